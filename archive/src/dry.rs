@@ -10,7 +10,7 @@ use crate::report::Facts;
 use crate::roles::{Craft, Made, Manager, Plan, Reporter, Show};
 use crate::transport::Broken;
 use crate::walk::{Expected, List, SourceTree, Walking, plan_line};
-use fs::{FileSystem, Kind, ROOT};
+use fs::{FileKind, FileSystem, ROOT};
 use plan::schedule::Parts;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Write};
@@ -76,7 +76,7 @@ impl Planner<'_> {
                 return Ok(());
             }
             let (stat, path) = (&item.stat, place.source_of(&item.name));
-            let is_directory = stat.kind == Kind::Directory;
+            let is_directory = stat.kind == FileKind::Directory;
             let decision = match is_directory {
                 true if there.is_some() => Decision::Unchanged,
                 true => Decision::New,
@@ -111,8 +111,8 @@ impl Planner<'_> {
             }
             match stat.kind {
                 // A directory was counted when the explorer found it.
-                Kind::Directory => {}
-                Kind::File => {
+                FileKind::Directory => {}
+                FileKind::File => {
                     self.tally.files += 1;
                     self.tally.bytes += stat.size;
                     self.tally.sizes.add(stat.size);
@@ -165,7 +165,7 @@ pub struct Planned {
 }
 
 /// The attribute that stores the pace of the last job into a directory of a volume.
-pub(crate) const PACE: &[u8] = b"user.weft.pace";
+pub(crate) const PACE_ATTRIBUTE: &[u8] = b"user.weft.pace";
 
 /// The pace of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -203,8 +203,9 @@ pub fn dry_run<S: Show + Send>(
     for name in target.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
         at = at.and_then(|at| volume.lookup(at.ino, name).ok());
     }
-    let pace =
-        at.and_then(|at| volume.attribute(at.ino, PACE).ok()).and_then(|bytes| postcard::from_bytes(&bytes).ok());
+    let pace = at
+        .and_then(|at| volume.attribute(at.ino, PACE_ATTRIBUTE).ok())
+        .and_then(|bytes| postcard::from_bytes(&bytes).ok());
     let listed = options.list.is_some();
     let (walks, avoid) = places(volume, sources, target, at.as_ref(), None, listed)?;
     let walking = Arc::new(Walking {

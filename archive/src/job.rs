@@ -2,16 +2,16 @@
 
 use crate::clock::{Clock, process_seconds};
 use crate::crew::{Roles, live_in_threads};
-use crate::dry::{PACE, Pace};
+use crate::dry::{PACE_ATTRIBUTE, Pace};
 use crate::encode::{Encoder, Encoding, HIDDEN};
 use crate::limit::Limiter;
-use crate::message::{Place, Stat, Walk};
+use crate::message::{DirectoryPair, Stat, Walk};
 use crate::report::{Facts, Written};
 use crate::roles::{Manager, Plan, Reporter, Show};
 use crate::transport::{Broken, Crew};
 use crate::walk::{Filter, List, SourceTree, Walking, open_directory, root_stat, stat_of, sync_directory};
-use fs::{Attributes, FileSystem, Kind, New, ROOT};
-use plan::schedule::{Limits, Policy};
+use fs::{Attributes, FileKind, FileSystem, New, ROOT};
+use plan::schedule::{Policy, QueueLimits};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -80,8 +80,8 @@ impl Source {
 }
 
 /// The limits of a task at this amount of memory.
-pub fn limits(stripe_bytes: usize) -> Limits {
-    Limits { bytes: (stripe_bytes as u64).clamp(1 << 20, 4 << 20), objects: 512 }
+pub fn limits(stripe_bytes: usize) -> QueueLimits {
+    QueueLimits { bytes: (stripe_bytes as u64).clamp(1 << 20, 4 << 20), objects: 512 }
 }
 
 /// How many files may wait at this amount of memory: an eighth of it, at half a KiB each.
@@ -104,7 +104,7 @@ pub fn make_directories(volume: &FileSystem, path: &[u8], mode: u32) -> Result<A
     let mut at = volume.attributes(ROOT)?;
     for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        let new = New { kind: Kind::Directory, mode, uid, gid, device: 0, link: Vec::new() };
+        let new = New { kind: FileKind::Directory, mode, uid, gid, device: 0, link: Vec::new() };
         let parent = at.ino;
         at = match volume.lookup(parent, name) {
             Err(fs::Error::Meta(meta::Error::NotFound)) => match volume.make(parent, name, &new) {
@@ -114,7 +114,7 @@ pub fn make_directories(volume: &FileSystem, path: &[u8], mode: u32) -> Result<A
             },
             found => found?,
         };
-        if at.kind != Kind::Directory {
+        if at.kind != FileKind::Directory {
             let shown = volume::Shown(Path::new(std::ffi::OsStr::from_bytes(path))).to_string();
             return Err(Broken(format!("{shown}: there is a file in the place of a directory")));
         }
@@ -159,7 +159,7 @@ pub(crate) fn places(
         let times = root.map(|root| (root.accessed, root.modified));
         let times = times.or(directory.map(|directory| (directory.accessed, directory.modified)));
         let (accessed, modified) = times.unwrap_or_default();
-        let place = Place {
+        let place = DirectoryPair {
             source: source.directory.clone(),
             below: below(&source.directory),
             target: target.to_vec(),
@@ -301,7 +301,7 @@ impl Job {
         let per_second = |amount: u64| amount as f64 / facts.wall_seconds;
         let pace = Pace { bytes_per_second: per_second(facts.bytes), files_per_second: per_second(facts.files) };
         let pace = postcard::to_stdvec(&pace).map_err(|why| Broken(why.to_string()))?;
-        Ok(self.encoding.volume.set_attribute(self.directory, PACE, &pace, None)?)
+        Ok(self.encoding.volume.set_attribute(self.directory, PACE_ATTRIBUTE, &pace, None)?)
     }
 
     /// Removes what only the job needed, once nothing is left to do.

@@ -5,11 +5,11 @@
 //! are bytes.
 
 use crate::report::Sizes;
-use fs::{Kind, Time};
+use fs::{FileKind, Time};
 use serde::{Deserialize, Serialize};
 
 /// The most entries of one message.
-pub const MOST_ITEMS: usize = 512;
+pub const MAX_ITEMS: usize = 512;
 /// The approximate limit for the names in one message, in bytes: with more, the message is full.
 pub const NAME_BYTES: usize = 64 << 10;
 
@@ -17,7 +17,7 @@ pub const NAME_BYTES: usize = 64 << 10;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stat {
     /// The type of the file.
-    pub kind: Kind,
+    pub kind: FileKind,
     /// Permission bits.
     pub mode: u32,
     /// Owner.
@@ -53,7 +53,7 @@ pub struct Item {
 
 /// A directory, at both ends of the job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct DirectoryPair {
     /// Its path at the reading end.
     pub source: Vec<u8>,
     /// The offset in `source` at which its path below the named source begins.
@@ -76,19 +76,19 @@ pub struct Place {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Walk {
     /// A directory.
-    Directory(Place),
+    Directory(DirectoryPair),
     /// These files in a directory. Names that exceed one message come in several, one after the
     /// other.
-    Names(Place, Vec<Vec<u8>>),
+    Names(DirectoryPair, Vec<Vec<u8>>),
     /// The files that a list names, below a directory.
-    List(Place),
+    List(DirectoryPair),
 }
 
 /// Files of one directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
     /// The directory.
-    pub place: Place,
+    pub place: DirectoryPair,
     /// Files in it.
     pub items: Vec<Item>,
 }
@@ -97,7 +97,7 @@ pub struct Group {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Large {
     /// Its directory.
-    pub place: Place,
+    pub place: DirectoryPair,
     /// The file.
     pub item: Item,
     /// The length of each part but the last.
@@ -152,7 +152,7 @@ pub struct Tally {
 impl Tally {
     /// Adds files that were found.
     pub fn find(&mut self, groups: &[Group]) {
-        let files = groups.iter().flat_map(|group| &group.items).filter(|item| item.stat.kind == Kind::File);
+        let files = groups.iter().flat_map(|group| &group.items).filter(|item| item.stat.kind == FileKind::File);
         for item in files {
             self.found_files += 1;
             self.found_bytes += item.stat.size;
@@ -161,7 +161,7 @@ impl Tally {
 
     /// Counts a file of any type that was done.
     pub fn count(&mut self, stat: &Stat) {
-        if stat.kind == Kind::File {
+        if stat.kind == FileKind::File {
             self.files += 1;
             self.bytes += stat.size;
             self.sizes.add(stat.size);
@@ -249,7 +249,7 @@ pub enum Message {
     Bye,
 }
 
-impl Place {
+impl DirectoryPair {
     /// The path of a file in it, at the reading end.
     pub fn source_of(&self, name: &[u8]) -> Vec<u8> {
         join(&self.source, name)

@@ -34,7 +34,7 @@ impl Arena {
         Self { bytes, skip, length }
     }
 
-    /// Room for `blocks` blocks.
+    /// Space for `blocks` blocks.
     pub fn of_blocks(blocks: usize, block_bytes: usize) -> Self {
         Self::new(blocks * pitch(block_bytes))
     }

@@ -85,7 +85,7 @@ impl Args {
 
     pub(crate) fn effort(&self) -> Effort {
         let rounds = self.rounds as usize;
-        if self.quick { Effort { rounds: rounds.min(2), ..QUICK } } else { Effort { rounds, ..FULL } }
+        if self.quick { Effort { rounds: rounds.min(2), ..QUICK_EFFORT } } else { Effort { rounds, ..FULL_EFFORT } }
     }
 }
 
@@ -147,7 +147,7 @@ pub(crate) struct Effort {
     /// clock and interrupts.
     pub sample_seconds: f64,
     /// A slow subject's rounds are cut to about this long by doing less of the same.
-    pub patience_seconds: f64,
+    pub max_seconds: f64,
     /// Iterations of Gluster's test, in a round.
     pub table_iterations: usize,
     /// User data of a stripe that is to stay in cache: Gluster's buffer.
@@ -168,12 +168,12 @@ pub(crate) struct Effort {
     pub deadline_seconds: u64,
 }
 
-const FULL: Effort = Effort {
+const FULL_EFFORT: Effort = Effort {
     rounds: 5,
     turns: 4,
     pause: Duration::from_millis(10),
     sample_seconds: 0.1,
-    patience_seconds: 1.5,
+    max_seconds: 1.5,
     table_iterations: 16384,
     cached_bytes: 128 << 10,
     streamed_bytes: 512 << 20,
@@ -186,12 +186,12 @@ const FULL: Effort = Effort {
     deadline_seconds: 120,
 };
 
-const QUICK: Effort = Effort {
+const QUICK_EFFORT: Effort = Effort {
     rounds: 2,
     turns: 1,
     pause: Duration::ZERO,
     sample_seconds: 0.0001,
-    patience_seconds: 0.001,
+    max_seconds: 0.001,
     table_iterations: 16,
     cached_bytes: 128 << 10,
     streamed_bytes: 1 << 20,

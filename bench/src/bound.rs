@@ -8,13 +8,13 @@ use std::process::Command;
 use std::time::Instant;
 
 /// Bytes written at a time.
-const PIECE: usize = 1 << 20;
+const WRITE_PIECE_BYTES: usize = 1 << 20;
 
 /// Copies a file or a tree into the folder with `cp -r`, then writes a file of as many bytes as its
 /// parity has, and has both on disk: seconds. Both are removed again.
 pub fn copy_and_parity(source: &Path, folder: &Path, parity_bytes: usize) -> Result<f64, String> {
     let (copy, parity) = (folder.join("copy"), folder.join("parity"));
-    let piece = vec![0x5A; PIECE];
+    let piece = vec![0x5A; WRITE_PIECE_BYTES];
     let start = Instant::now();
     // A copy that shares the file's blocks would copy nothing.
     run(Command::new("cp").args(["-r", "--reflink=never"]).arg(source).arg(&copy))?;

@@ -5,12 +5,12 @@ use crate::results::{Cell, Role, Row, Value};
 use crate::text::rate;
 use std::fmt::Write;
 
-const WIDTH: f64 = 360.0;
-/// Room for names at the left and for values at the right of bars.
-const NAMES: f64 = 118.0;
-const VALUES: f64 = 52.0;
-const LINE: f64 = 17.0;
-const HEAD: f64 = 24.0;
+const CHART_WIDTH: f64 = 360.0;
+/// Space for names at the left and for values at the right of bars.
+const NAME_WIDTH: f64 = 118.0;
+const VALUE_WIDTH: f64 = 52.0;
+const LINE_HEIGHT: f64 = 17.0;
+const HEAD_HEIGHT: f64 = 24.0;
 
 /// Name, class, value and range of a bar.
 type Bar<'a> = (&'a str, &'static str, f64, Option<(f64, f64)>);
@@ -29,12 +29,12 @@ pub fn bars(row: &Row) -> String {
         }
     }
     let most = bars.iter().map(|bar| bar.3.map_or(bar.2, |range| range.1)).fold(0.0, f64::max);
-    let scale = (WIDTH - NAMES - VALUES) / most.max(f64::MIN_POSITIVE);
-    let mut svg = open(&row.label, HEAD + LINE * bars.len() as f64 + 4.0);
+    let scale = (CHART_WIDTH - NAME_WIDTH - VALUE_WIDTH) / most.max(f64::MIN_POSITIVE);
+    let mut svg = open(&row.label, HEAD_HEIGHT + LINE_HEIGHT * bars.len() as f64 + 4.0);
     for (at, (name, class, value, range)) in bars.iter().enumerate() {
-        let (top, width) = (HEAD + LINE * at as f64, value * scale);
-        let middle = top + LINE / 2.0;
-        let end = NAMES + range.map_or(*value, |range| range.1) * scale;
+        let (top, width) = (HEAD_HEIGHT + LINE_HEIGHT * at as f64, value * scale);
+        let middle = top + LINE_HEIGHT / 2.0;
+        let end = NAME_WIDTH + range.map_or(*value, |range| range.1) * scale;
         put(
             &mut svg,
             format_args!("<g class=\"bar {class}\"><title>{}: {}</title>", escape(name), described(*value, *range)),
@@ -43,7 +43,7 @@ pub fn bars(row: &Row) -> String {
             &mut svg,
             format_args!(
                 "<text class=\"name\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-                NAMES - 6.0,
+                NAME_WIDTH - 6.0,
                 middle + 4.0,
                 escape(name)
             ),
@@ -51,13 +51,13 @@ pub fn bars(row: &Row) -> String {
         put(
             &mut svg,
             format_args!(
-                "<rect x=\"{NAMES}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{:.1}\" rx=\"2\"/>",
+                "<rect x=\"{NAME_WIDTH}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{:.1}\" rx=\"2\"/>",
                 top + 2.0,
-                LINE - 4.0
+                LINE_HEIGHT - 4.0
             ),
         );
         if let Some((min, max)) = range {
-            let (from, to) = (NAMES + min * scale, NAMES + max * scale);
+            let (from, to) = (NAME_WIDTH + min * scale, NAME_WIDTH + max * scale);
             put(&mut svg, format_args!("<path class=\"range\" d=\"M{from:.1} {middle:.1}H{to:.1}\"/>"));
         }
         put(
@@ -83,13 +83,13 @@ pub fn curve(row: &Row) -> String {
     let levels: Vec<&Cell> = row.cells.iter().filter(|cell| !is_size(cell)).collect();
     let medians = row.cells.iter().filter_map(|cell| Some(cell.outcome.figure()?.median));
     let most = round_up(medians.fold(0.0, f64::max));
-    let x = |at: usize| LEFT + 8.0 + (WIDTH - LEFT - 36.0) * at as f64 / (points.len().max(2) - 1) as f64;
-    let y = |value: f64| BOTTOM - (BOTTOM - HEAD) * value / most;
+    let x = |at: usize| LEFT + 8.0 + (CHART_WIDTH - LEFT - 36.0) * at as f64 / (points.len().max(2) - 1) as f64;
+    let y = |value: f64| BOTTOM - (BOTTOM - HEAD_HEIGHT) * value / most;
 
     let mut svg = open(&row.label, HEIGHT);
     for part in 0..=4 {
         let value = most * f64::from(part) / 4.0;
-        put(&mut svg, format_args!("<path class=\"grid\" d=\"M{LEFT} {:.1}H{WIDTH}\"/>", y(value)));
+        put(&mut svg, format_args!("<path class=\"grid\" d=\"M{LEFT} {:.1}H{CHART_WIDTH}\"/>", y(value)));
         put(
             &mut svg,
             format_args!(
@@ -114,12 +114,12 @@ pub fn curve(row: &Row) -> String {
         let Some(figure) = cell.outcome.figure() else { continue };
         let class = if cell.column == "default" { "level own" } else { "level" };
         let above = y(figure.median) + if cell.column == "default" { 13.0 } else { -5.0 };
-        put(&mut svg, format_args!("<path class=\"{class}\" d=\"M{LEFT} {:.1}H{WIDTH}\"/>", y(figure.median)));
+        put(&mut svg, format_args!("<path class=\"{class}\" d=\"M{LEFT} {:.1}H{CHART_WIDTH}\"/>", y(figure.median)));
         put(
             &mut svg,
             format_args!(
                 "<text class=\"axis end\" x=\"{:.1}\" y=\"{above:.1}\">{} {}</text>",
-                WIDTH - 4.0,
+                CHART_WIDTH - 4.0,
                 escape(&cell.column),
                 rate(figure.median)
             ),
@@ -161,7 +161,7 @@ fn described(value: f64, range: Option<(f64, f64)>) -> String {
 fn open(title: &str, height: f64) -> String {
     let title = escape(title);
     format!(
-        "<svg viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\" \
+        "<svg viewBox=\"0 0 {CHART_WIDTH} {height}\" width=\"{CHART_WIDTH}\" height=\"{height}\" role=\"img\" \
          aria-label=\"{title}\">\
          <text class=\"title\" x=\"2\" y=\"15\">{title}</text>"
     )

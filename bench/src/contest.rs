@@ -7,8 +7,8 @@ use crate::results::{Cell, Role, Row};
 use crate::subject::{Job, Subject};
 use std::io::{IsTerminal, Write};
 
-/// Before each sample from cache, each subject warms up with one part in `WARM` of it.
-const WARM: usize = 10;
+/// Before each sample from cache, each subject warms up with one part in `WARM_UP_DIVISOR` of it.
+const WARM_UP_DIVISOR: usize = 10;
 
 /// All subjects of a lane, and how much each is measured.
 pub struct Contest {
@@ -124,7 +124,7 @@ impl Contest {
             let job = jobs[at].as_ref().map_err(Clone::clone)?;
             if let Regime::Cached { .. } = race.regime {
                 std::thread::sleep(self.effort.pause);
-                let warm = Job { iterations: job.iterations.div_ceil(WARM), ..job.clone() };
+                let warm = Job { iterations: job.iterations.div_ceil(WARM_UP_DIVISOR), ..job.clone() };
                 self.time(entrants[at].0, &warm, &race.lost)?;
             }
             Ok(job.rate(self.time(entrants[at].0, job, &race.lost)?))
@@ -152,9 +152,9 @@ impl Contest {
 
     /// Finds out how many stripes and iterations make a good sample.
     fn size(&mut self, subject: usize, entrant: &Entrant, race: &Race) -> Result<Job, String> {
-        let Effort { sample_seconds, patience_seconds, streamed_bytes, .. } = self.effort;
+        let Effort { sample_seconds, max_seconds, streamed_bytes, .. } = self.effort;
         let turns = race.regime.turns(&self.effort);
-        let [sample_seconds, patience_seconds] = [sample_seconds, patience_seconds].map(|s| s / turns as f64);
+        let [sample_seconds, max_seconds] = [sample_seconds, max_seconds].map(|s| s / turns as f64);
         let mut job = Job {
             code: entrant.code.to_owned(),
             k: race.k,
@@ -175,12 +175,12 @@ impl Contest {
         match race.regime {
             Regime::Cached { iterations: None } => job.iterations = fitting(sample_seconds).div_ceil(job.stripes),
             Regime::Cached { iterations: Some(wanted) } => {
-                job.iterations = wanted.div_ceil(turns).min(fitting(patience_seconds))
+                job.iterations = wanted.div_ceil(turns).min(fitting(max_seconds))
             }
             Regime::Streamed => {
                 let wanted = streamed_bytes.div_ceil((race.k + race.m) * job.block_bytes);
                 // A subject that is far slower than memory needs only more than the caches hold.
-                let stripes = wanted.min(fitting(patience_seconds).max(wanted / 8));
+                let stripes = wanted.min(fitting(max_seconds).max(wanted / 8));
                 job.stripes = stripes.next_multiple_of(entrant.threads);
                 // One stripe was in cache all the time, so how long a pass takes is known only
                 // after one.

@@ -15,7 +15,7 @@ use std::time::Duration;
 pub const EXPECTED: [&str; 6] = ["isal", "jerasure", "zfec", "klauspost", "reed-solomon-erasure", "reed-solomon-simd"];
 
 /// A peer that failed this often is not started again.
-const MOST_FAILURES: usize = 3;
+const MAX_FAILURES: usize = 3;
 
 /// A library in a process of its own.
 pub struct Peer {
@@ -76,8 +76,8 @@ impl Peer {
     /// One request and what follows "ok" in its answer.
     fn ask(&mut self, request: &str) -> Result<String, String> {
         if self.process.is_none() {
-            if self.failures >= MOST_FAILURES {
-                return Err(format!("given up after {MOST_FAILURES} failures"));
+            if self.failures >= MAX_FAILURES {
+                return Err(format!("given up after {MAX_FAILURES} failures"));
             }
             self.process = Some(Process::start(&self.executable, self.wanted_kernel)?);
         }

@@ -148,7 +148,7 @@ pub fn value(value: &Value) -> String {
     }
 }
 
-/// The same in little room: of words the first.
+/// The same in little space: of words the first.
 fn brief(of: &Value) -> String {
     let text = value(of);
     text.split(' ').next().unwrap_or_default().to_owned()

@@ -23,7 +23,7 @@ pub const TABLES: [(&str, &[&str]); 4] = [
 ];
 
 /// The option that is outside of the tables, for all commands that have it.
-const EVERYWHERE: &str = "identity";
+const COMMON_OPTION: &str = "identity";
 /// Options that a file cannot give.
 const NOT_IN_FILE: [&str; 7] = ["config", "help", "version", "json", "tell", "held", "quiet"];
 
@@ -62,7 +62,7 @@ fn apply(mut command: Command, document: Map<String, Value>) -> Result<Command, 
             }
         } else if TABLES.iter().any(|(name, _)| *name == key) {
             return Err(format!("{key} is a table: [{key}], and its keys below"));
-        } else if key == EVERYWHERE {
+        } else if key == COMMON_OPTION {
             command = everywhere(command, &value)?;
         } else {
             command = set(command, &key, &value, None)?;
@@ -73,8 +73,8 @@ fn apply(mut command: Command, document: Map<String, Value>) -> Result<Command, 
 
 /// Sets the option outside of the tables for all commands that have it.
 fn everywhere(mut command: Command, value: &Value) -> Result<Command, String> {
-    if keys(&command).iter().any(|key| key == EVERYWHERE) {
-        return set(command, EVERYWHERE, value, None);
+    if keys(&command).iter().any(|key| key == COMMON_OPTION) {
+        return set(command, COMMON_OPTION, value, None);
     }
     let names: Vec<String> = command.get_subcommands().map(|inside| inside.get_name().to_owned()).collect();
     for name in names {
@@ -119,7 +119,7 @@ fn set(command: Command, key: &str, value: &Value, table: Option<&str>) -> Resul
     if !known.iter().any(|known| known == key) {
         let mut near = known.clone();
         if table.is_none() {
-            near.push(EVERYWHERE.into());
+            near.push(COMMON_OPTION.into());
             near.extend(TABLES.iter().map(|(name, _)| format!("[{name}]")));
         }
         return Err(format!("unknown key {key:?} {place}; {}", nearest(key, near)));

@@ -9,7 +9,7 @@ use volume::Control;
 const INTERRUPTED: i32 = 130;
 
 /// Whether a signal ends the process, because there is nothing to clean up.
-static AT_ONCE: AtomicBool = AtomicBool::new(false);
+static EXITS_AT_ONCE: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// The control of the command that this thread carries out for another process.
@@ -24,14 +24,14 @@ pub fn control(at_once: bool) -> Arc<Control> {
     if let Some(given) = GIVEN.with_borrow(Clone::clone) {
         return given;
     }
-    AT_ONCE.fetch_or(at_once, Ordering::Relaxed);
+    EXITS_AT_ONCE.fetch_or(at_once, Ordering::Relaxed);
     let control = CONTROL.get_or_init(|| {
         let control = Arc::new(Control::default());
         let cancelled = Arc::clone(&control);
         // Without a handler the work still ends, only less tidily.
         let _ = ctrlc::set_handler(move || {
             cancelled.cancel();
-            if AT_ONCE.load(Ordering::Relaxed) || SIGNALS.fetch_add(1, Ordering::Relaxed) > 0 {
+            if EXITS_AT_ONCE.load(Ordering::Relaxed) || SIGNALS.fetch_add(1, Ordering::Relaxed) > 0 {
                 std::process::exit(INTERRUPTED);
             }
         });

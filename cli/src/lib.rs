@@ -141,7 +141,7 @@ impl Command {
 }
 
 /// Commands that talk to the servers of a cluster. They show these an identity.
-const MEMBERS: [&[&str]; 26] = [
+const CLUSTER_COMMANDS: [&[&str]; 26] = [
     &["mount"],
     &["status"],
     &["ls"],
@@ -182,7 +182,7 @@ fn commands() -> clap::Command {
     };
     let servers: [&[&str]; 2] = [&["serve", "store"], &["serve", "meta"]];
     let mut commands = Arguments::command();
-    for path in MEMBERS.iter().chain(&servers) {
+    for path in CLUSTER_COMMANDS.iter().chain(&servers) {
         commands = below(commands, path, |command| command.arg(identity()));
     }
     for (_, path) in config::TABLES {

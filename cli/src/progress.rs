@@ -6,7 +6,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 use volume::Control;
 
-const INTERVAL: Duration = Duration::from_millis(100);
+const DRAW_INTERVAL: Duration = Duration::from_millis(100);
 const WITH_TOTAL: &str = "{msg} {bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta} left";
 const WITHOUT_TOTAL: &str = "{msg} {bytes} {bytes_per_sec}";
 
@@ -19,7 +19,7 @@ pub fn shown<T>(what: &'static str, control: &Control, work: impl FnOnce() -> T)
         let (done, wait) = channel::<()>();
         scope.spawn(move || {
             let mut bar: Option<ProgressBar> = None;
-            while wait.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+            while wait.recv_timeout(DRAW_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 let bar = bar.get_or_insert_with(|| ProgressBar::new(0).with_message(what));
                 let total = control.total_bytes();
                 if bar.length() != Some(total) || bar.position() == 0 {

@@ -94,9 +94,9 @@ pub fn marked(line: &str) -> String {
 }
 
 fn mark(line: &str) -> String {
-    const ALARMING: [&str; 7] =
+    const ALARM_WORDS: [&str; 7] =
         ["needs attention", "LESS REDUNDANCY", "NEARLY FULL", "PROBLEM", "TROUBLE", "LOST", "BAD"];
-    ALARMING.iter().fold(line.to_owned(), |line, word| line.replace(word, &painted(word, RED, true)))
+    ALARM_WORDS.iter().fold(line.to_owned(), |line, word| line.replace(word, &painted(word, RED, true)))
 }
 
 fn to_stderr(line: impl Display) {

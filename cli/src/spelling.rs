@@ -19,7 +19,7 @@ const MOVED: [(&str, [&str; 2]); 6] = [
 /// Commands that were for volumes and for files: with `--from` they are for files.
 const DIVIDED: [&str; 2] = ["verify", "repair"];
 /// Options with a value that may stand in front of a command.
-const IN_FRONT: [&str; 2] = [config::FLAG, "--identity"];
+const LEADING_OPTIONS: [&str; 2] = [config::FLAG, "--identity"];
 
 /// What a command line means in the tree of commands.
 pub fn today(tree: &Command, given: Vec<OsString>) -> Vec<OsString> {
@@ -31,9 +31,9 @@ pub fn today(tree: &Command, given: Vec<OsString>) -> Vec<OsString> {
         if let Some(inside) = place.find_subcommand(word) {
             place = inside;
             path.extend(words.next());
-        } else if is_one_of(&IN_FRONT, word) {
+        } else if is_one_of(&LEADING_OPTIONS, word) {
             options.extend(words.next().into_iter().chain(words.next()));
-        } else if has_value(&IN_FRONT, word) {
+        } else if has_value(&LEADING_OPTIONS, word) {
             options.extend(words.next());
         } else if word == "--json" || path.is_empty() && word == "help" {
             all.extend(words.next());

@@ -30,7 +30,7 @@ const STORE: &str = "store://";
 /// The port of a metadata server whose address names none.
 const PORT: u16 = 7600;
 /// The most servers in an address.
-pub(crate) const MOST_SERVERS: usize = 16;
+pub(crate) const MAX_SERVERS: usize = 16;
 
 /// Splits the part of an address after its scheme into server and name.
 fn parts<'a>(text: &'a str, scheme: &str, form: &str) -> Result<(&'a str, &'a str), Error> {
@@ -83,8 +83,8 @@ impl FromStr for VolumeAddress {
         let rest = text.strip_prefix(VOLUME).ok_or_else(bad)?;
         let (servers, volume) = rest.split_once('/').unwrap_or((rest, ""));
         let servers: Vec<String> = servers.split(',').map(server).collect::<Option<_>>().ok_or_else(bad)?;
-        if servers.len() > MOST_SERVERS {
-            return Err(Error::Invalid(format!("{text:?} names more than {MOST_SERVERS} metadata servers")));
+        if servers.len() > MAX_SERVERS {
+            return Err(Error::Invalid(format!("{text:?} names more than {MAX_SERVERS} metadata servers")));
         }
         Ok(Self { servers, volume: volume.trim_end_matches('/').into() })
     }
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!("weft://h:1".parse::<VolumeAddress>().unwrap().volume, "");
         assert_eq!("store://h:1/d0".parse::<StoreAddress>().unwrap().to_string(), "store://h:1/d0");
         assert!(StoreAddress::of(Path::new("/srv/d0")).is_none());
-        let many = format!("weft://{}/v", vec!["h"; MOST_SERVERS + 1].join(","));
+        let many = format!("weft://{}/v", vec!["h"; MAX_SERVERS + 1].join(","));
         for text in [
             "weft://",
             "weft://h:/v",

@@ -26,7 +26,7 @@ pub use address::{StoreAddress, VolumeAddress};
 pub use capability::ClusterKey;
 pub use identity::{Identity, Members, make_identities, use_identity};
 pub use machine::start_of_machine;
-pub use meta_server::{MetaServer, Peer, Standby, Whereabouts, command, connect, keep, set_patience};
+pub use meta_server::{MetaServer, Peer, Standby, Whereabouts, command, connect, keep, set_server_timeout};
 pub use places::ClusterPlaces;
 pub use store::{RemoteTarget, Store};
 
@@ -38,7 +38,7 @@ use tokio::task::JoinError;
 const THREADS: usize = 2;
 /// Largest number of operations that may block at a time. The disks of a large store all together
 /// reach this number before the store refuses more operations.
-const WAITING: usize = 4096;
+const MAX_BLOCKING_OPERATIONS: usize = 4096;
 
 /// The runtime that processes all messages of this process.
 ///
@@ -49,7 +49,7 @@ pub fn runtime() -> &'static Runtime {
     RUNTIME.get_or_init(|| {
         Builder::new_multi_thread()
             .worker_threads(THREADS)
-            .max_blocking_threads(WAITING)
+            .max_blocking_threads(MAX_BLOCKING_OPERATIONS)
             .thread_name("messages")
             .enable_all()
             .build()

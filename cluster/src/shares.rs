@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Maximum number of known members. Beyond it, members without an operation are forgotten.
-const MEMBERS: usize = 256;
+const MAX_MEMBERS: usize = 256;
 
 /// The places for operations of one kind.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct Shares {
 
 /// A place; dropping it frees it.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Permit {
     _share: Option<OwnedSemaphorePermit>,
     _one: OwnedSemaphorePermit,
 }
@@ -32,22 +32,22 @@ impl Shares {
 
     /// Waits for a place. A member first waits for its own share, where it delays no other member.
     /// Without certificates members have no names, and so no shares.
-    pub async fn take(&self, member: Option<&str>) -> Place {
+    pub async fn take(&self, member: Option<&str>) -> Permit {
         let of = async |semaphore: Arc<Semaphore>| semaphore.acquire_owned().await.expect("limits are never closed");
         let share = match member {
             Some(name) => Some(of(self.share(name)).await),
             None => None,
         };
-        Place { _share: share, _one: of(self.all.clone()).await }
+        Permit { _share: share, _one: of(self.all.clone()).await }
     }
 
     /// Takes a place if one is free now. As [`Self::take`] for members without names.
-    pub fn try_take(&self, member: Option<&str>) -> Option<Place> {
+    pub fn try_take(&self, member: Option<&str>) -> Option<Permit> {
         let share = match member {
             Some(name) => Some(self.share(name).try_acquire_owned().ok()?),
             None => None,
         };
-        Some(Place { _share: share, _one: self.all.clone().try_acquire_owned().ok()? })
+        Some(Permit { _share: share, _one: self.all.clone().try_acquire_owned().ok()? })
     }
 
     /// Number of places in use.
@@ -60,7 +60,7 @@ impl Shares {
         if let Some(share) = members.get(name) {
             return share.clone();
         }
-        if members.len() >= MEMBERS {
+        if members.len() >= MAX_MEMBERS {
             // A share in use has an owner besides this map.
             members.retain(|_, share| Arc::strong_count(share) > 1);
         }
@@ -77,7 +77,7 @@ mod tests {
 
     const PLACES: usize = 8;
 
-    fn all_of(shares: &Shares, member: Option<&str>) -> Vec<Place> {
+    fn all_of(shares: &Shares, member: Option<&str>) -> Vec<Permit> {
         std::iter::from_fn(|| shares.try_take(member)).take(PLACES + 1).collect()
     }
 
@@ -102,11 +102,11 @@ mod tests {
         assert!(shares.try_take(Some("late")).is_none());
         drop(all);
         let kept = shares.try_take(Some("kept"));
-        for number in 0..3 * MEMBERS {
+        for number in 0..3 * MAX_MEMBERS {
             assert!(shares.try_take(Some(&number.to_string())).is_some());
         }
         let members = shares.members.lock().unwrap();
-        assert!(kept.is_some() && members.len() <= MEMBERS && members.contains_key("kept"));
+        assert!(kept.is_some() && members.len() <= MAX_MEMBERS && members.contains_key("kept"));
     }
 
     #[tokio::test]

@@ -15,7 +15,7 @@ const WRITE: u16 = 1;
 const FENCE: u16 = 33;
 const REFUSED: u16 = 3;
 const VOLUME: [u8; 16] = [9; 16];
-const HANGS: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A store as a process would run it.
 struct Running {
@@ -31,7 +31,7 @@ impl Running {
             // The store before it may not have let go of the disk yet.
             match Store::open(&[PathBuf::from(disk)]) {
                 Ok(store) => break store,
-                Err(why) => assert!(begun.elapsed() < HANGS, "{why}"),
+                Err(why) => assert!(begun.elapsed() < TEST_TIMEOUT, "{why}"),
             }
             std::thread::sleep(Duration::from_millis(5));
         };
@@ -51,7 +51,7 @@ impl Running {
     }
 
     /// Writes in a session at an offset.
-    fn write(&self, session: u64, offset: u64, patience: Duration) -> Result<(), Error> {
+    fn write(&self, session: u64, offset: u64, timeout: Duration) -> Result<(), Error> {
         let capability = Capability { volume: VOLUME, set: 3, rights: Rights::Write, session, expires_ms: u64::MAX };
         let token = self.key.sign(&capability);
         // As a client encodes it: target, file (chunk 0 of set 3), another name, offset, length,
@@ -59,7 +59,7 @@ impl Running {
         let no_range = None::<(u64, u64)>;
         let body = ("disk", (2u32, 3u64, 0u16), 0u32, offset, 0u64, no_range, token.as_bytes());
         let body = postcard::to_stdvec(&body).unwrap();
-        self.client.call_blocking(WRITE, &body, &[std::io::IoSlice::new(b"data")], patience).map(drop)
+        self.client.call_blocking(WRITE, &body, &[std::io::IoSlice::new(b"data")], timeout).map(drop)
     }
 
     /// Tells the store which sessions below 10 live.
@@ -67,7 +67,7 @@ impl Running {
         let all = Capability { volume: VOLUME, set: 0, rights: Rights::Everything, session: 0, expires_ms: u64::MAX };
         let fence = Fence { volume: VOLUME, next: 10, live: live.to_vec() };
         let message = FenceMessage::encode(&self.key.sign(&all), fence);
-        self.client.call_blocking(FENCE, &message, &[], HANGS).unwrap();
+        self.client.call_blocking(FENCE, &message, &[], TEST_TIMEOUT).unwrap();
     }
 }
 
@@ -87,10 +87,10 @@ fn an_ended_session_stays_ended_when_its_store_is_restarted() {
     label.write(&*fs::Directories.format(&disk).unwrap(), TargetId(0)).unwrap();
     let store = Running::start(&disk, &identity);
     store.tell(&[1, 2]);
-    store.write(1, 0, HANGS).unwrap();
-    store.write(2, 4, HANGS).unwrap();
+    store.write(1, 0, TEST_TIMEOUT).unwrap();
+    store.write(2, 4, TEST_TIMEOUT).unwrap();
     store.tell(&[2]);
-    assert!(is_refused(&store.write(1, 8, HANGS)));
+    assert!(is_refused(&store.write(1, 8, TEST_TIMEOUT)));
     let Running { client, stop, .. } = store;
     stop.send(()).unwrap();
     drop(client);
@@ -101,12 +101,12 @@ fn an_ended_session_stays_ended_when_its_store_is_restarted() {
         assert_eq!(store.write(session, 8, soon), Err(Error::Deadline), "{session}");
     }
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| store.write(2, 8, HANGS));
+        let waiting = scope.spawn(|| store.write(2, 8, TEST_TIMEOUT));
         store.tell(&[2]);
         waiting.join().unwrap().unwrap();
     });
-    assert!(is_refused(&store.write(1, 12, HANGS)));
+    assert!(is_refused(&store.write(1, 12, TEST_TIMEOUT)));
     // A session that begins later is not known to any fence yet.
-    store.write(10, 12, HANGS).unwrap();
+    store.write(10, 12, TEST_TIMEOUT).unwrap();
     std::fs::remove_dir_all(&path).unwrap();
 }

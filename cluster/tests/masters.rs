@@ -202,7 +202,7 @@ fn a_master_that_lives_is_waited_for_and_one_that_does_not_is_not() {
     *lab.answers.lock().unwrap() = Answers::Never;
     let begun = Instant::now();
     let done = lab.append(Coder::Master, 70_000, 0);
-    // The writer does not wait for its block, either; the shortest patience for a Master is three
+    // The writer does not wait for its block, either; the shortest timeout of a Master is three
     // seconds.
     assert_eq!((done.by, done.missing.len(), lab.asked(WRITE)), (Coder::Here, 1, 5));
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());

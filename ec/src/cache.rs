@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Patterns remembered for one code; a failing disk makes a few, a scrub over many failures many.
-const LIMIT: usize = 1024;
+const MAX_PATTERNS: usize = 1024;
 
 type Pattern = (Vec<usize>, Vec<usize>);
 
@@ -43,7 +43,7 @@ impl<T> Cache<T> {
         // harm.
         let value = Arc::new(make()?);
         let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
-        if values.len() >= LIMIT {
+        if values.len() >= MAX_PATTERNS {
             values.clear();
         }
         values.insert(pattern, value.clone());

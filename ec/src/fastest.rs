@@ -6,19 +6,19 @@ use crate::transform::Transform;
 use std::time::{Duration, Instant};
 
 /// Candidates costlier than this many times the cheapest are not measured.
-const HOPELESS: usize = 4;
+const MAX_COST_RATIO: usize = 4;
 
 /// Bytes of every block in a trial: long enough to be typical, short enough to stay in cache.
 const TRIAL_BYTES: usize = 4096;
 
 /// Rounds of trials: at least, and as many more as this time allows. The median time of each
 /// candidate counts.
-const ROUNDS: std::ops::Range<usize> = 5..40;
-const ENOUGH: Duration = Duration::from_millis(1);
+const TRIAL_ROUNDS: std::ops::Range<usize> = 5..40;
+const TRIAL_TIME: Duration = Duration::from_millis(1);
 
 pub(crate) fn fastest(mut candidates: Vec<Candidate>) -> Transform {
     let least = candidates.iter().map(|c| c.cost).min().unwrap_or(0);
-    candidates.retain(|c| c.cost <= HOPELESS * least);
+    candidates.retain(|c| c.cost <= MAX_COST_RATIO * least);
     if candidates.len() > 1 {
         let times = measure(&candidates);
         let best = (0..times.len()).min_by_key(|&i| times[i]).unwrap_or(0);
@@ -38,8 +38,8 @@ fn measure(candidates: &[Candidate]) -> Vec<Duration> {
     let mut targets: Vec<&mut [u8]> = target.chunks_exact_mut(stride).map(|b| &mut b[..TRIAL_BYTES]).collect();
     let mut times = vec![Vec::new(); candidates.len()];
     let begun = Instant::now();
-    for round in 0..ROUNDS.end {
-        if round >= ROUNDS.start && begun.elapsed() > ENOUGH {
+    for round in 0..TRIAL_ROUNDS.end {
+        if round >= TRIAL_ROUNDS.start && begun.elapsed() > TRIAL_TIME {
             break;
         }
         for (candidate, times) in candidates.iter().zip(&mut times) {

@@ -1,6 +1,6 @@
 //! Why a code cannot be had: typed, and as a text that says what would work.
 
-use crate::codes::{CATALOGUE, DEFAULT_PACKET, MOST_PACKET, MOST_PRIME};
+use crate::codes::{CATALOGUE, DEFAULT_PACKET, MAX_PACKET_BYTES, MAX_PRIME};
 use crate::spec::{MAX_BLOCKS, MAX_SPEC_BYTES, Shape, Spec};
 use gf::select::NoKernel;
 use std::fmt;
@@ -155,11 +155,12 @@ fn unsupported(f: &mut fmt::Formatter<'_>, spec: &Spec, limit: Limit) -> fmt::Re
         ),
         Limit::Prime { parameter, at_least, works } => write!(
             f,
-            "{spec}: {parameter} must be an odd prime from {at_least} to {MOST_PRIME}; {parameter}={works} works"
+            "{spec}: {parameter} must be an odd prime from {at_least} to {MAX_PRIME}; {parameter}={works} works"
         ),
         Limit::Packet => write!(
             f,
-            "{spec}: packet must be a multiple of 8 from 8 to {MOST_PACKET}; packet={DEFAULT_PACKET} is the default"
+            "{spec}: packet must be a multiple of 8 from 8 to {MAX_PACKET_BYTES}; packet={DEFAULT_PACKET} is the \
+             default"
         ),
     }
 }

@@ -16,13 +16,13 @@ use std::time::{Duration, Instant};
 /// Dirty data is committed after this time.
 const COMMIT_AFTER: Duration = Duration::from_secs(5);
 /// The interval at which the volume thread looks for dirty data and other work.
-const TICK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Stripes that may wait for a thread. With more, writers wait.
-const QUEUE: usize = 8;
+const MAX_QUEUED_STRIPES: usize = 8;
 
 /// How long closing waits for helpers. Their work may be interrupted at any moment, and a helper
 /// that waits for a hanging target takes long.
-const HELPERS: Duration = Duration::from_secs(1);
+const HELPER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A stripe's worth of data of a file.
 type Job = (Arc<File>, Vec<Taken>);
@@ -44,7 +44,7 @@ impl Background {
 
     /// Starts the threads. A thread holds the file system only while it works for it.
     pub fn start(&self, fs: &Arc<FileSystem>) {
-        let (jobs, queue) = sync_channel::<Job>(QUEUE);
+        let (jobs, queue) = sync_channel::<Job>(MAX_QUEUED_STRIPES);
         let (hurry, ticks) = sync_channel(1);
         let queue = Arc::new(Mutex::new(queue));
         let (mut threads, mut helpers) = (Vec::new(), Vec::new());
@@ -102,7 +102,7 @@ impl Background {
         let helpers = std::mem::take(&mut *lock(&self.helpers));
         let (begun, own) = (Instant::now(), std::thread::current().id());
         let runs = |helper: &JoinHandle<()>| helper.thread().id() != own && !helper.is_finished();
-        while helpers.iter().any(runs) && begun.elapsed() < HELPERS {
+        while helpers.iter().any(runs) && begun.elapsed() < HELPER_TIMEOUT {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -130,7 +130,7 @@ fn store_stripes(fs: &Weak<FileSystem>, queue: &Mutex<Receiver<Job>>) {
 /// Runs once a second, and at once when `hurry` is called.
 fn look_after(fs: &Weak<FileSystem>, ticks: &Receiver<()>) {
     loop {
-        let tick = ticks.recv_timeout(TICK);
+        let tick = ticks.recv_timeout(CHECK_INTERVAL);
         let Some(fs) = fs.upgrade().filter(|_| tick != Err(RecvTimeoutError::Disconnected)) else { return };
         // A client rejoins targets with its heartbeat, the server of clients with its sessions.
         if !fs.is_shared() {

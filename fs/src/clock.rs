@@ -9,7 +9,7 @@ use std::sync::{LazyLock, Mutex, OnceLock};
 
 /// A file that is stamped to read the kernel's clock, and the last time that it showed.
 static STAMPED: LazyLock<Option<OwnedFd>> = LazyLock::new(|| memfd_create("weft-clock", MemfdFlags::CLOEXEC).ok());
-static LAST: Mutex<Time> = Mutex::new(Time { seconds: 0, nanoseconds: 0 });
+static LAST_TIME: Mutex<Time> = Mutex::new(Time { seconds: 0, nanoseconds: 0 });
 
 /// What a simulation has instead of the kernel's clock.
 static SIMULATED: OnceLock<fn() -> Time> = OnceLock::new();
@@ -32,14 +32,14 @@ pub(crate) fn now() -> Time {
 
 /// The time with which the kernel would stamp a file now. It takes two system calls.
 pub(crate) fn stamp() -> Time {
-    let mut last = crate::mutex::lock(&LAST);
+    let mut last = crate::mutex::lock(&LAST_TIME);
     *last = ask_kernel().unwrap_or_default().max(now());
     *last
 }
 
 /// As [`now`], and no earlier than the last [`stamp`].
 pub(crate) fn now_after_stamps() -> Time {
-    now().max(*crate::mutex::lock(&LAST))
+    now().max(*crate::mutex::lock(&LAST_TIME))
 }
 
 fn ask_kernel() -> Option<Time> {

@@ -60,11 +60,11 @@ pub use maintenance::status::{AtRisk, DomainStatus, Status, TargetStatus, Writte
 pub use maintenance::targets::wait_until_closed;
 pub use maintenance::verify::{Away, Problem, Scrub, Verified};
 pub use meta::port::FileLock;
-pub use meta::{Attributes, Kind, Listed, New, ROOT, RenameMode, SetTime, Time, Whole, unprivileged};
+pub use meta::{Attributes, BulkFile, FileKind, Listed, New, ROOT, RenameMode, SetTime, Time, unprivileged};
 pub use mutex::lock;
 pub use plan::Domain;
 pub use plan::coding::Coding;
-pub use plan::membership::State;
+pub use plan::membership::TargetState;
 pub use plan::placement::{Placement, PolicyName};
 pub use server::{Answer, Caller, Grant, Question, Recall, Request, Secret, Sessions, Tenure, bound_secret};
 pub use volume::create::Create;
@@ -102,7 +102,7 @@ pub struct FileSystem {
     pub(crate) table: data::file::Table,
     pub(crate) lookups: data::lookups::Lookups,
     pub(crate) memory: data::memory::Memory,
-    pub(crate) room: data::space::Room,
+    pub(crate) space: data::space::VolumeSpace,
     pub(crate) collector: maintenance::collect::Collector,
     pub(crate) inline: maintenance::collect::Inline,
     pub(crate) compactor: maintenance::compact::Compactor,
@@ -152,7 +152,7 @@ impl FileSystem {
     /// When the metadata cannot be read.
     pub fn usage(&self) -> Result<Usage> {
         let files = u64::try_from(self.meta.totals()?.files).unwrap_or(0);
-        let (total, free) = self.room.now();
+        let (total, free) = self.space.now();
         Ok(Usage { total, free: free.saturating_sub(self.memory.used()), files })
     }
 }

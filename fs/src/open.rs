@@ -9,14 +9,14 @@ use crate::maintenance::{collect, compact, members, orphan_chunks, rejoin};
 use crate::role::{Engine, Role};
 use crate::server::Openings;
 use crate::volume::create::{begin, journal_limits, owner};
-use crate::volume::find::{Found, find};
+use crate::volume::find::{FoundTargets, find};
 use crate::volume::history::{self, History};
 use crate::volume::label::{Label, Role as TargetRole};
 use crate::volume::opened::{INDEX, Opened, STRIPES_PER_OPENING, lock};
 use crate::volume::places::{Directories, Places};
 use crate::volume::warnings::{self, Warnings};
 use crate::{Error, FileSystem, OpenOptions, Result, background, now, server};
-use meta::journal::{Journaled, Limits};
+use meta::journal::{JournalLimits, Journaled};
 use meta::kv::{Batch, Index, Kv, KvError, RedbIndex, ScratchIndex};
 use meta::port::Opening;
 use plan::TargetId;
@@ -31,7 +31,7 @@ use volume::target::{Shadow, Target};
 
 /// The local WAL in the volume directory: committed transactions that no target has yet. Only a
 /// volume that serves clients has one.
-const TAIL: &str = "tail";
+const LOCAL_WAL: &str = "tail";
 /// The first limit for data in flight, in bytes. Writers wait above it.
 const MEMORY_BYTES: u64 = 128 << 20;
 /// The setting in the metadata that holds the losses that were accepted.
@@ -144,18 +144,18 @@ impl FileSystem {
         let disks: BTreeMap<TargetId, Arc<dyn Target>> = targets.into_iter().collect();
         let missing = label.members().map(|member| member.id).filter(|id| !disks.contains_key(id));
         let missing = missing.map(|id| (id, "it was not given".into())).collect();
-        Self::open_with(None, Found { label, disks, missing, silent: 0 }, index, options)
+        Self::open_with(None, FoundTargets { label, disks, missing, silent: 0 }, index, options)
     }
 
     fn open_with(
         place: Option<(PathBuf, Arc<std::fs::File>)>,
-        found: Found,
+        found: FoundTargets,
         index: Box<dyn Index>,
         options: OpenOptions,
     ) -> Result<Arc<Self>> {
         let (directory, lock) = place.unzip();
         found.suffices(options.insists)?;
-        let Found { mut label, disks, missing, .. } = found;
+        let FoundTargets { mut label, disks, missing, .. } = found;
         let code = ec::parse(&label.code).map_err(|why| Error::Invalid(why.to_string()))?;
         let shape = code.shape();
         let volume = label.id()?;
@@ -179,7 +179,7 @@ impl FileSystem {
                 access: options.access(),
                 index,
                 merge: meta::MERGE,
-                limits: Limits {
+                limits: JournalLimits {
                     overlay_bytes: limits.overlay_bytes.min(options.metadata_bytes / 4),
                     pending_bytes: limits.pending_bytes.min(options.metadata_bytes / 4),
                     deadline: options.deadline.unwrap_or(limits.deadline),
@@ -190,7 +190,7 @@ impl FileSystem {
             .map_err(|error| with_reasons(error, &missing))?,
         );
         if let Some(directory) = directory.as_ref().filter(|_| options.serve) {
-            journal.keep_local_wal(&directory.join(TAIL)).map_err(meta::Error::from)?;
+            journal.keep_local_wal(&directory.join(LOCAL_WAL)).map_err(meta::Error::from)?;
         }
         let found = Kv::commit(&*journal, Batch::default()).map_err(meta::Error::from)?.seq;
         let meta = Arc::new(meta::Meta::open(journal.clone(), owner(), now())?);
@@ -236,7 +236,7 @@ impl FileSystem {
         openings.begin(Opening { number: opening + 1, id }, found, closed);
         let superseded = meta.setting(server::SUPERSEDED)?.unwrap_or_default();
         fs.leases.begin(opening, openings.clone(), before.clone(), owned, superseded);
-        fs.look_at_room();
+        fs.measure_space();
         if !fs.volume.read_only {
             fs.record_loss(&meta)?;
             meta.put_setting(server::OPENINGS, &openings)?;
@@ -328,7 +328,7 @@ impl FileSystem {
             table: file::Table::new(),
             lookups: lookups::Lookups::default(),
             memory: memory::Memory::new(MEMORY_BYTES),
-            room: space::Room::default(),
+            space: space::VolumeSpace::default(),
             collector: collect::Collector::default(),
             inline: collect::Inline::default(),
             compactor: compact::Compactor::default(),

@@ -1,7 +1,7 @@
 //! Volumes in memory, for tests of internal behaviour.
 
 use crate::volume::label::{Label, Member};
-use crate::{Answer, FileSystem, Kind, New, OpenOptions, ROOT, Recall, Server, Sessions};
+use crate::{Answer, FileKind, FileSystem, New, OpenOptions, ROOT, Recall, Server, Sessions};
 use meta::kv::MemoryIndex;
 use meta::port::{Call, Entry, Remote, Session, VERSION, session_of_work};
 use plan::TargetId;
@@ -89,6 +89,6 @@ impl Call for Way {
 
 /// Creates a file in the root directory.
 pub(crate) fn make(fs: &FileSystem, name: &str) -> u64 {
-    let new = New { kind: Kind::File, mode: 0o644, uid: 1, gid: 2, device: 0, link: Vec::new() };
+    let new = New { kind: FileKind::File, mode: 0o644, uid: 1, gid: 2, device: 0, link: Vec::new() };
     fs.make(ROOT, name.as_bytes(), &new).unwrap().ino
 }

@@ -3,7 +3,7 @@
 
 mod lab;
 
-use fs::{FileSystem, Kind, ROOT, RenameMode, SetAttributes};
+use fs::{FileKind, FileSystem, ROOT, RenameMode, SetAttributes};
 use lab::cluster::{Cluster, lock};
 use lab::{content, make, new, pattern};
 use meta::port::{ATTRIBUTES, EXTENTS, LOOKUP};
@@ -191,16 +191,16 @@ fn what_a_client_keeps_in_mind_is_what_the_server_has() {
     let seed = std::env::var("WEFT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
     println!("WEFT_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
-    let directories = [ROOT, client.make(ROOT, b"one", &new(Kind::Directory)).unwrap().ino];
+    let directories = [ROOT, client.make(ROOT, b"one", &new(FileKind::Directory)).unwrap().ino];
     let name = |random: &mut fastrand::Rng| (directories[random.usize(..2)], format!("n{}", random.u8(..14)));
     for step in 0..1500 {
         let ((parent, from), (to_parent, to)) = (name(&mut random), name(&mut random));
         let found = client.lookup(parent, from.as_bytes());
         // An operation may fail, but then the server has refused it.
         match (random.u8(..9), found) {
-            (0 | 1, Err(_)) => _ = client.make(parent, from.as_bytes(), &new(Kind::File)).unwrap(),
-            (2, Err(_)) => _ = client.make(parent, from.as_bytes(), &new(Kind::Directory)).unwrap(),
-            (3, Ok(file)) if file.kind == Kind::File => client.unlink(parent, from.as_bytes()).unwrap(),
+            (0 | 1, Err(_)) => _ = client.make(parent, from.as_bytes(), &new(FileKind::File)).unwrap(),
+            (2, Err(_)) => _ = client.make(parent, from.as_bytes(), &new(FileKind::Directory)).unwrap(),
+            (3, Ok(file)) if file.kind == FileKind::File => client.unlink(parent, from.as_bytes()).unwrap(),
             (3, Ok(_)) => _ = client.remove_directory(parent, from.as_bytes()),
             (4, Ok(_)) => {
                 let modes = [RenameMode::Replace, RenameMode::Exchange, RenameMode::NoReplace];
@@ -208,14 +208,14 @@ fn what_a_client_keeps_in_mind_is_what_the_server_has() {
                 let _ = client.rename((parent, from.as_bytes()), (to_parent, to.as_bytes()), mode);
             }
             (5, Ok(file)) => _ = client.link(file.ino, to_parent, to.as_bytes()),
-            (6, Ok(file)) if file.kind == Kind::File => {
+            (6, Ok(file)) if file.kind == FileKind::File => {
                 client.open(file.ino, true).unwrap();
                 client.write(file.ino, random.u64(..100_000), &pattern(seed, random.usize(1..5000))).unwrap();
                 client.sync(file.ino).unwrap();
                 client.close(file.ino);
             }
             (7, Ok(file)) => {
-                let size = (file.kind == Kind::File).then(|| random.u64(..50_000));
+                let size = (file.kind == FileKind::File).then(|| random.u64(..50_000));
                 let set = SetAttributes { mode: Some(random.u32(..0o777)), size, ..SetAttributes::default() };
                 client.set_attributes(file.ino, set).unwrap();
                 client.sync_all().unwrap();

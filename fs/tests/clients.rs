@@ -204,7 +204,7 @@ fn clients_that_commit_for_each_other_do_not_wait_for_each_other() {
 
 #[test]
 fn clients_write_their_parts_of_one_file_at_the_same_time() {
-    const PART: usize = 700_001;
+    const PART_BYTES: usize = 700_001;
     let cluster = Cluster::new("rs:4+2", 7);
     let clients: Vec<_> = (0..3).map(|n| cluster.client(&format!("c{n}"))).collect();
     let ino = make(&clients[0], "checkpoint");
@@ -212,8 +212,8 @@ fn clients_write_their_parts_of_one_file_at_the_same_time() {
         for (n, client) in clients.iter().enumerate() {
             scope.spawn(move || {
                 client.open(ino, true).unwrap();
-                for (at, piece) in pattern(n as u64, PART).chunks(50_000).enumerate() {
-                    client.write(ino, (n * PART + at * 50_000) as u64, piece).unwrap();
+                for (at, piece) in pattern(n as u64, PART_BYTES).chunks(50_000).enumerate() {
+                    client.write(ino, (n * PART_BYTES + at * 50_000) as u64, piece).unwrap();
                 }
                 client.sync(ino).unwrap();
                 client.close(ino);
@@ -221,7 +221,7 @@ fn clients_write_their_parts_of_one_file_at_the_same_time() {
         }
     });
     clients[1].open(ino, false).unwrap();
-    let all: Vec<u8> = (0..3).flat_map(|n| pattern(n, PART)).collect();
+    let all: Vec<u8> = (0..3).flat_map(|n| pattern(n, PART_BYTES)).collect();
     assert!(content(&clients[1], ino).unwrap() == all);
     clients.iter().for_each(|client| client.close_volume().unwrap());
     lab::assert_sound(&cluster.volume());
@@ -250,7 +250,7 @@ fn a_file_that_is_removed_stays_for_those_who_have_it_open_anywhere() {
 }
 
 #[test]
-fn the_room_that_a_dead_client_wrote_to_is_given_back() {
+fn the_space_that_a_dead_client_wrote_to_is_given_back() {
     let cluster = Cluster::new("rs:2+1", 4);
     let client = cluster.client("a");
     let ino = make(&client, "file");
@@ -309,8 +309,8 @@ fn a_client_that_was_silent_for_too_long_goes_on_without_what_it_lost() {
     client.sync(file).unwrap();
     client.sync(small).unwrap_err();
     client.sync(small).unwrap();
-    client.told_at_close(other).unwrap_err();
-    client.told_at_close(other).unwrap();
+    client.check_loss_at_close(other).unwrap_err();
+    client.check_loss_at_close(other).unwrap();
     client.sync(other).unwrap();
     // The client continues to work.
     let new = pattern(5, 9_000_000);
@@ -368,7 +368,7 @@ fn a_set_that_lacks_a_disk_is_let_go_when_the_disk_is_back() {
 
 /// Targets that do not report their space, as under much load, do not count as full.
 #[test]
-fn what_is_not_known_of_the_room_is_not_taken_for_none() {
+fn what_is_not_known_of_the_space_is_not_taken_for_none() {
     let cluster = Cluster::new("rs:4+2", 6);
     let client = cluster.client("a");
     let ino = make(&client, "file");

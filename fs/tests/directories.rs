@@ -2,7 +2,7 @@
 
 mod lab;
 
-use fs::{Create, Error, FileSystem, Kind, OpenOptions, ROOT, Sessions};
+use fs::{Create, Error, FileKind, FileSystem, OpenOptions, ROOT, Sessions};
 use lab::{assert_sound, content, make, new, pattern};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -128,11 +128,11 @@ fn a_newer_format_is_refused() {
 
 /// Creates files in directories, short and long, synced into the metadata and not.
 fn fill(fs: &FileSystem) -> Vec<(String, Vec<u8>)> {
-    let inside = fs.make(ROOT, b"inside", &new(Kind::Directory)).unwrap().ino;
+    let inside = fs.make(ROOT, b"inside", &new(FileKind::Directory)).unwrap().ino;
     let mut files = Vec::new();
     for n in 0..20u64 {
         let name = format!("file{n}");
-        let ino = fs.make(inside, name.as_bytes(), &new(Kind::File)).unwrap().ino;
+        let ino = fs.make(inside, name.as_bytes(), &new(FileKind::File)).unwrap().ino;
         let data = pattern(n, 50_000 * n as usize + 1000);
         fs.write(ino, 0, &data).unwrap();
         // Overwritten later, so that the order of stripes matters.
@@ -212,7 +212,7 @@ fn names_and_contents_come_back_from_chunks_alone() {
 }
 
 #[test]
-fn room_on_disks_is_given_back() {
+fn space_on_disks_is_given_back() {
     let place = Place::new("room");
     let fs = place.create("rs:4+2", 6);
     let files: Vec<u64> = (0..10).map(|n| make(&fs, &format!("f{n}"))).collect();

@@ -19,8 +19,8 @@ fn truncate(client: &FileSystem, ino: u64, size: u64) -> fs::Result<()> {
 /// The write of the data succeeded, so a change that fails must not lose it.
 #[test]
 fn what_was_written_stays_when_a_change_of_the_file_fails() {
-    type Change = fn(&FileSystem, u64, u64) -> fs::Result<()>;
-    let changes: [(&str, Change); 6] = [
+    type AttributeChange = fn(&FileSystem, u64, u64) -> fs::Result<()>;
+    let changes: [(&str, AttributeChange); 6] = [
         ("truncate", |client, ino, _| truncate(client, ino, 1000)),
         ("truncate to nothing", |client, ino, _| truncate(client, ino, 0)),
         ("extend", |client, ino, _| truncate(client, ino, 1_000_000)),
@@ -105,9 +105,9 @@ fn a_file_that_is_made_anew_shows_no_zeroes_to_readers() {
 /// one, not even on the same file.
 #[test]
 fn who_waits_for_the_server_holds_nobody_up() {
-    type Change = fn(&FileSystem, u64) -> fs::Result<()>;
+    type AttributeChange = fn(&FileSystem, u64) -> fs::Result<()>;
     // The operation that gets no answer, and the call that sends it.
-    let changes: [(u16, Change); 5] = [
+    let changes: [(u16, AttributeChange); 5] = [
         (13, |client, _| client.unlink(ROOT, b"file")),
         (15, |client, _| client.rename((ROOT, b"new"), (ROOT, b"file"), fs::RenameMode::Replace)),
         (12, |client, ino| client.link(ino, ROOT, b"link").map(drop)),

@@ -9,18 +9,18 @@ use lab::{Lab, assert_sound, content, make};
 use std::ops::Range;
 
 /// The number of extents, and the distance between them.
-const MANY: usize = 20_000;
-const STEP: usize = 10;
-const LENGTH: usize = 3;
+const EXTENT_COUNT: usize = 20_000;
+const EXTENT_DISTANCE: usize = 10;
+const EXTENT_BYTES: usize = 3;
 
 /// A file of many extents, and its content.
 fn file(fs: &FileSystem) -> (u64, Vec<u8>) {
     let ino = make(fs, "many");
-    let mut bytes = vec![0; MANY * STEP];
-    for number in 0..MANY {
-        let at = number * STEP;
-        bytes[at..at + LENGTH].copy_from_slice(&[1 + (number % 255) as u8; LENGTH]);
-        fs.write(ino, at as u64, &bytes[at..at + LENGTH]).unwrap();
+    let mut bytes = vec![0; EXTENT_COUNT * EXTENT_DISTANCE];
+    for number in 0..EXTENT_COUNT {
+        let at = number * EXTENT_DISTANCE;
+        bytes[at..at + EXTENT_BYTES].copy_from_slice(&[1 + (number % 255) as u8; EXTENT_BYTES]);
+        fs.write(ino, at as u64, &bytes[at..at + EXTENT_BYTES]).unwrap();
     }
     let size = SetAttributes { size: Some(bytes.len() as u64), ..SetAttributes::default() };
     fs.sync(ino).unwrap();
@@ -44,7 +44,7 @@ fn check(fs: &FileSystem) {
         at += copied;
     }
     assert!(content(fs, copy).unwrap() == bytes);
-    let some = 101 * STEP..(MANY - 50) * STEP;
+    let some = 101 * EXTENT_DISTANCE..(EXTENT_COUNT - 50) * EXTENT_DISTANCE;
     let (offset, length) = within(&some);
     // In the copy: space for all holes, then zeroes instead of everything.
     fs.allocate(copy, Allocate::KeepSize, 0, bytes.len() as u64).unwrap();
@@ -57,9 +57,12 @@ fn check(fs: &FileSystem) {
     fs.allocate(ino, Allocate::PunchHole, offset, length).unwrap();
     is_as_expected(&bytes);
     assert_eq!(fs.seek(ino, offset, Seek::Data).unwrap(), some.end as u64);
-    assert_eq!(fs.seek(ino, offset - STEP as u64, Seek::Hole).unwrap(), offset - (STEP - LENGTH) as u64);
+    assert_eq!(
+        fs.seek(ino, offset - EXTENT_DISTANCE as u64, Seek::Hole).unwrap(),
+        offset - (EXTENT_DISTANCE - EXTENT_BYTES) as u64
+    );
     // Data and a hole behind more extents than one lookup returns.
-    let zeroes = 16_500 * STEP..MANY * STEP - 5;
+    let zeroes = 16_500 * EXTENT_DISTANCE..EXTENT_COUNT * EXTENT_DISTANCE - 5;
     fs.write(ino, 0, &vec![7; some.end]).unwrap();
     fs.sync(ino).unwrap();
     bytes[..some.end].fill(7);
@@ -85,7 +88,7 @@ fn a_file_of_many_extents_is_as_others() {
     check(&fs);
     // As it was written, extent by extent.
     let (ino, bytes) = file(&fs);
-    assert_eq!(fs.seek(ino, 3, Seek::Data).unwrap(), STEP as u64);
+    assert_eq!(fs.seek(ino, 3, Seek::Data).unwrap(), EXTENT_DISTANCE as u64);
     let size = SetAttributes { size: Some(7), ..SetAttributes::default() };
     fs.set_attributes(ino, size).unwrap();
     assert!(content(&fs, ino).unwrap() == bytes[..7]);

@@ -2,7 +2,7 @@
 
 mod lab;
 
-use fs::{Allocate, FileLock, FileSystem, Kind, ROOT, RenameMode, SetAttributes};
+use fs::{Allocate, FileKind, FileLock, FileSystem, ROOT, RenameMode, SetAttributes};
 use lab::cluster::{Cluster, Wire};
 use lab::{content, make, new, pattern};
 use std::sync::Arc;
@@ -260,11 +260,11 @@ fn a_bulk_load_ends_with_its_session() {
             };
             load.add(0, data.len(), put).unwrap();
         }
-        load.finish(fs::Whole {
+        load.finish(fs::BulkFile {
             ino: first + number,
             parent: ROOT,
             name: name.into(),
-            new: new(Kind::File),
+            new: new(FileKind::File),
             size,
             accessed: now,
             modified: now,
@@ -273,7 +273,7 @@ fn a_bulk_load_ends_with_its_session() {
             attributes: Vec::new(),
         });
     };
-    let (mut with, mut without) = (a.ingest().unwrap(), a.ingest().unwrap());
+    let (mut with, mut without) = (a.bulk_load().unwrap(), a.bulk_load().unwrap());
     begin(&mut with, 0, "with", &pattern(2, 5000));
     begin(&mut without, 1, "without", b"");
     stop(&cluster, &wire);
@@ -317,7 +317,7 @@ fn a_file_that_lost_content_does_not_replace_another_one_unnoticed() {
     });
     until_fenced(&a);
     for ino in [renamed, rewritten] {
-        a.told_at_close(ino).unwrap_err();
+        a.check_loss_at_close(ino).unwrap_err();
     }
     let replace = |name: &str| a.rename((ROOT, name.as_bytes()), (ROOT, b"file"), RenameMode::Replace);
     replace("renamed").unwrap_err();
@@ -354,7 +354,7 @@ fn no_change_of_names_that_began_in_the_old_session_is_made_in_the_new_one() {
         created: None,
     };
     let works: [(&str, Work); 9] = [
-        ("make", |a, _| a.make(ROOT, b"made", &new(Kind::File)).map(drop)),
+        ("make", |a, _| a.make(ROOT, b"made", &new(FileKind::File)).map(drop)),
         ("link", |a, ino| a.link(ino, ROOT, b"linked").map(drop)),
         ("unlink", |a, _| a.unlink(ROOT, b"doomed")),
         ("remove a directory", |a, _| a.remove_directory(ROOT, b"directory")),
@@ -367,7 +367,7 @@ fn no_change_of_names_that_began_in_the_old_session_is_made_in_the_new_one() {
     let cluster = Cluster::new("rs:2+1", 4);
     let (a, wire, b, ino) = two(&cluster);
     ["doomed", "old", "new"].iter().for_each(|name| _ = make(&a, name));
-    a.make(ROOT, b"directory", &new(Kind::Directory)).unwrap();
+    a.make(ROOT, b"directory", &new(FileKind::Directory)).unwrap();
     a.set_attribute(ino, b"user.old", b"1", None).unwrap();
     a.set_attributes(ino, MODE).unwrap();
     let seen = |by: &FileSystem| (by.list(ROOT, 0, 100).unwrap(), by.attribute_names(ino).unwrap());

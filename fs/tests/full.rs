@@ -21,9 +21,12 @@ struct Small {
 }
 
 impl Small {
-    fn new(code: &str, rooms: &[u64]) -> Self {
-        let label = Lab::new(code, rooms.len()).label;
-        let small = Self { label, disks: rooms.iter().map(|&room| Arc::new(Memory::with_room(room))).collect() };
+    fn new(code: &str, reported_spaces: &[u64]) -> Self {
+        let label = Lab::new(code, reported_spaces.len()).label;
+        let small = Self {
+            label,
+            disks: reported_spaces.iter().map(|&capacity| Arc::new(Memory::with_capacity(capacity))).collect(),
+        };
         FileSystem::create_on(&small.label, small.places()).unwrap();
         small
     }
@@ -53,7 +56,7 @@ fn fill(fs: &FileSystem, prefix: &str, bytes: usize) -> Vec<(String, u64)> {
     let (mut made, mut failures) = (Vec::new(), 0);
     for n in 0..1_000_000u64 {
         let name = format!("{prefix}{n}");
-        let done = fs.make(ROOT, name.as_bytes(), &new(fs::Kind::File)).and_then(|file| {
+        let done = fs.make(ROOT, name.as_bytes(), &new(fs::FileKind::File)).and_then(|file| {
             fs.write(file.ino, 0, &pattern(n, bytes))?;
             Ok(file.ino)
         });
@@ -85,13 +88,13 @@ fn assert_all(fs: &FileSystem, files: &[(String, u64)], bytes: usize) {
 /// Small files are in the metadata, which fills its targets. Afterwards all can be removed, before
 /// and after a new opening.
 #[test]
-fn a_volume_that_is_full_of_metadata_gives_room_back() {
+fn a_volume_that_is_full_of_metadata_gives_space_back() {
     let small = Small::new("rs:4+2", &[48 * MIB; 6]);
     let fs = small.open();
     let files = fill(&fs, "f", 2000);
     assert!(files.len() > 2000, "{}", files.len());
     fs.sync_all().unwrap();
-    // A mirror that had no room for a moment is made whole in the background.
+    // A mirror that had no space for a moment is made whole in the background.
     until("all mirrors are whole", || fs.status().unwrap().mirrors == (3, 3));
     let (first, rest) = files.split_at(files.len() / 2);
     first.iter().for_each(|(name, _)| fs.unlink(ROOT, name.as_bytes()).unwrap());
@@ -112,7 +115,8 @@ fn a_volume_that_is_full_of_metadata_gives_room_back() {
     fs.close_volume().unwrap();
 }
 
-/// With less than a twentieth of its room free, a volume needs attention though all of it is whole.
+/// With less than a twentieth of its space free, a volume needs attention though all of it is
+/// whole.
 #[test]
 fn a_volume_that_is_nearly_full_needs_attention() {
     let small = Small::new("rs:2+1", &[64 * MIB; 3]);
@@ -143,7 +147,7 @@ fn a_volume_that_is_nearly_full_needs_attention() {
         if status.is_healthy() {
             break;
         }
-        assert!(begun.elapsed() < Duration::from_secs(60), "there is room: {status:#?}");
+        assert!(begun.elapsed() < Duration::from_secs(60), "there is space: {status:#?}");
         std::thread::sleep(Duration::from_millis(20));
     }
     fs.close_volume().unwrap();
@@ -168,16 +172,16 @@ fn a_volume_on_full_disks_opens() {
     assert!(content(&fs, ino).unwrap() == pattern(1, 300_000));
     assert_eq!(fs.list(ROOT, 0, 10).unwrap().len(), 1);
     until("it refuses more", || {
-        fs.make(ROOT, b"new", &new(fs::Kind::File)).and_then(|file| fs.write(file.ino, 0, &[1; 9])).is_err()
+        fs.make(ROOT, b"new", &new(fs::FileKind::File)).and_then(|file| fs.write(file.ino, 0, &[1; 9])).is_err()
     });
     small.disks.iter().for_each(|disk| disk.remove(foreign).unwrap());
-    until("there is room", || fs.write(ino, 0, &pattern(2, 300_000)).is_ok() && fs.sync(ino).is_ok());
+    until("there is space", || fs.write(ino, 0, &pattern(2, 300_000)).is_ok() && fs.sync(ino).is_ok());
     fs.close_volume().unwrap();
 }
 
 /// What was written without an error exists in the end, on targets of any sizes.
 #[test]
-fn nothing_is_lost_near_the_end_of_the_room() {
+fn nothing_is_lost_near_the_end_of_the_space() {
     let sizes = [60, 60, 60, 60, 60, 24].map(|mib| mib * MIB);
     let small = Small::new("rs:4+2", &sizes);
     let fs = small.open();
@@ -189,7 +193,7 @@ fn nothing_is_lost_near_the_end_of_the_room() {
     let fs = small.open();
     assert_all(&fs, &files, 100_000);
     files.iter().for_each(|(name, _)| fs.unlink(ROOT, name.as_bytes()).unwrap());
-    until("there is room", || fs.usage().unwrap().free > 20 * MIB);
+    until("there is space", || fs.usage().unwrap().free > 20 * MIB);
 }
 
 /// The space that writers must leave free is available for repairs.
@@ -215,7 +219,7 @@ fn a_full_volume_can_be_repaired() {
 
 /// A file without space does not keep others from being committed.
 #[test]
-fn what_is_in_stripes_is_committed_beside_what_finds_no_room() {
+fn what_is_in_stripes_is_committed_beside_what_finds_no_space() {
     let mut lab = Lab::new("rs:4+2", 6);
     let fs = lab.open();
     let (stored, dirty) = (make(&fs, "stored"), make(&fs, "dirty"));
@@ -307,7 +311,7 @@ fn a_file_that_could_not_be_cut_off_is_as_long_as_before() {
     fs.sync(ino).unwrap();
     lab.fault_all(dead);
     until("the metadata fails", || {
-        _ = fs.make(ROOT, b"other", &new(fs::Kind::File));
+        _ = fs.make(ROOT, b"other", &new(fs::FileKind::File));
         fs.sync_all().is_err()
     });
     fs.set_attributes(ino, SetAttributes { size: Some(10), ..SetAttributes::default() }).unwrap_err();

@@ -3,7 +3,7 @@
 
 mod lab;
 
-use fs::{Create, FileSystem, Kind, OpenOptions, ROOT};
+use fs::{Create, FileKind, FileSystem, OpenOptions, ROOT};
 use lab::{content, make, new, pattern};
 use std::path::{Path, PathBuf};
 
@@ -30,8 +30,8 @@ fn make_the_golden_volume() {
     let fs = open();
     fs.write(make(&fs, "short"), 0, b"kept with the name").unwrap();
     fs.write(make(&fs, "long"), 0, &pattern(7, 30_000)).unwrap();
-    let directory = fs.make(ROOT, b"directory", &new(Kind::Directory)).unwrap().ino;
-    fs.make(directory, b"within", &new(Kind::File)).unwrap();
+    let directory = fs.make(ROOT, b"directory", &new(FileKind::Directory)).unwrap().ino;
+    fs.make(directory, b"within", &new(FileKind::File)).unwrap();
     assert_eq!(content(&fs, fs.lookup(ROOT, b"long").unwrap().ino).unwrap(), pattern(7, 30_000));
     fs.close_volume().unwrap();
     drop(fs);

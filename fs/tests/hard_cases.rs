@@ -2,7 +2,7 @@
 
 mod lab;
 
-use fs::{Allocate, FileSystem, Kind, ROOT, RenameMode, SetAttributes};
+use fs::{Allocate, FileKind, FileSystem, ROOT, RenameMode, SetAttributes};
 use lab::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use volume::Control;
 
 /// A stripe is kept for three seconds after its last reference is gone; then the collector runs
 /// five times a second.
-const COLLECTED: Duration = Duration::from_millis(3600);
+const COLLECT_DELAY: Duration = Duration::from_millis(3600);
 
 /// Stripes that no transaction names yet keep their chunk set when everything else in it is
 /// deleted.
@@ -40,7 +40,7 @@ fn uncommitted_stripes_keep_their_chunk_set() {
     fs.write(other, 0, &pattern(3, 6 << 20)).unwrap();
     fs.sync(other).unwrap();
     fs.unlink(ROOT, b"small").unwrap();
-    std::thread::sleep(COLLECTED);
+    std::thread::sleep(COLLECT_DELAY);
     assert!(content(&fs, big).unwrap() == data, "before the commit");
     fs.sync(big).unwrap();
     assert!(content(&fs, big).unwrap() == data, "after the commit");
@@ -62,7 +62,7 @@ fn uncommitted_pieces_keep_their_stripe() {
         fs.sync(files[n]).unwrap();
         fs.unlink(ROOT, format!("f{n}").as_bytes()).unwrap();
     }
-    std::thread::sleep(COLLECTED);
+    std::thread::sleep(COLLECT_DELAY);
     let lost: Vec<usize> =
         (0..files.len()).filter(|n| n % 2 == 1 && !content(&fs, files[*n]).is_ok_and(|c| c == data(*n))).collect();
     assert!(lost.is_empty(), "lost: {lost:?}");
@@ -116,7 +116,7 @@ fn write_until_error(fs: &FileSystem, ino: u64, most: u64) -> (u64, i32) {
 }
 
 #[test]
-fn a_full_volume_says_so_and_goes_on_when_there_is_room() {
+fn a_full_volume_says_so_and_goes_on_when_there_is_space() {
     let mut lab = Lab::new("rs:4+2", 6);
     let fs = lab.open();
     let old = make(&fs, "old");
@@ -199,7 +199,7 @@ fn chunks_that_were_deleted_while_their_target_was_away_do_not_stay() {
 }
 
 #[test]
-fn deleting_everything_gives_all_room_back() {
+fn deleting_everything_gives_all_space_back() {
     let mut lab = Lab::new("rs:4+2", 7);
     let fs = lab.open();
     for n in 0..40 {
@@ -278,8 +278,8 @@ fn names_under_several_threads() {
                     let (a, b) = (format!("n{}", dice.u8(..6)), format!("n{}", dice.u8(..6)));
                     let (a, b) = ((ROOT, a.as_bytes()), (ROOT, b.as_bytes()));
                     match dice.u8(..8) {
-                        0..=1 => _ = fs.make(a.0, a.1, &new(Kind::File)),
-                        2 => _ = fs.make(a.0, a.1, &new(Kind::Directory)),
+                        0..=1 => _ = fs.make(a.0, a.1, &new(FileKind::File)),
+                        2 => _ = fs.make(a.0, a.1, &new(FileKind::Directory)),
                         3 => _ = fs.rename(a, b, RenameMode::Replace),
                         4 => _ = fs.rename(a, b, RenameMode::Exchange),
                         5 => _ = fs.unlink(a.0, a.1),
@@ -301,7 +301,7 @@ fn names_under_several_threads() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     let left = fs.list(ROOT, 0, 100).unwrap();
     for entry in &left {
-        if entry.attributes.kind == Kind::Directory {
+        if entry.attributes.kind == FileKind::Directory {
             fs.remove_directory(ROOT, &entry.name).unwrap();
         } else {
             fs.unlink(ROOT, &entry.name).unwrap();
@@ -376,7 +376,7 @@ fn what_is_removed_before_its_commit_leaves_nothing() {
     (0..40).for_each(|n| fs.write(ino, n << 20, &pattern(n, 1 << 20)).unwrap());
     fs.unlink(ROOT, b"temporary").unwrap();
     // One set may be open, another not synced.
-    std::thread::sleep(COLLECTED);
+    std::thread::sleep(COLLECT_DELAY);
     make(&fs, "other");
     fs.sync_all().unwrap();
     std::thread::sleep(Duration::from_secs(1));

@@ -27,7 +27,7 @@ fn number(client: &FileSystem, ino: u64) -> u64 {
 /// No client syncs, and all have the file open all the time: only the locks order their accesses.
 #[test]
 fn a_counter_behind_a_lock_counts_everything() {
-    const EACH: u64 = 100;
+    const CHANGES_PER_WRITER: u64 = 100;
     let cluster = Cluster::new("rs:2+1", 4);
     let clients = [cluster.client("a"), cluster.client("b"), cluster.client("c")];
     let (counter, log) = (make(&clients[0], "counter"), make(&clients[0], "log"));
@@ -35,7 +35,7 @@ fn a_counter_behind_a_lock_counts_everything() {
         for (owner, client) in (1..).zip(&clients) {
             scope.spawn(move || {
                 [counter, log].iter().for_each(|&ino| client.open(ino, true).unwrap());
-                for _ in 0..EACH {
+                for _ in 0..CHANGES_PER_WRITER {
                     assert!(client.lock(counter, &whole(owner, true), Some(&|| true)).unwrap());
                     let now = number(client, counter);
                     client.write(counter, 0, &(now + 1).to_le_bytes()).unwrap();
@@ -54,8 +54,8 @@ fn a_counter_behind_a_lock_counts_everything() {
     });
     let reader = cluster.client("reader");
     reader.open(counter, false).unwrap();
-    assert_eq!(number(&reader, counter), 3 * EACH);
-    assert_eq!(reader.attributes(log).unwrap().size, 3 * EACH * 7);
+    assert_eq!(number(&reader, counter), 3 * CHANGES_PER_WRITER);
+    assert_eq!(reader.attributes(log).unwrap().size, 3 * CHANGES_PER_WRITER * 7);
 }
 
 /// A client that turns its exclusive lock into a shared one lets the others see what it wrote.

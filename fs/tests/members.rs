@@ -8,8 +8,8 @@ use fs::{Answer, Caller, ROOT, Recall, Request, Secret, Sessions};
 use lab::cluster::{Cluster, lock};
 use lab::{content, make, pattern};
 use meta::port::{Call, Entry, FileLock, Held, Opening, Port, Remote, Session, VERSION, Welcome};
-use meta::{Change, ContentEdit, Kind, New, Rename, RenameMode, Resize, SetTime, Time, Whole};
-use plan::{Extent, Place, Span, TargetId};
+use meta::{AttributeChange, BulkFile, ContentEdit, FileKind, New, Rename, RenameMode, Resize, SetTime, Time};
+use plan::{Extent, ExtentPlace, Span, TargetId};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -94,12 +94,12 @@ fn a_session_has_so_many_locks_and_no_more() {
 /// A lock that replaces others, or parts of them, counts as what it leaves.
 #[test]
 fn at_the_limit_a_session_may_change_the_locks_that_it_has() {
-    const MOST: u64 = 1 << 14;
+    const MAX_MEMBER_FILES: u64 = 1 << 14;
     let cluster = Cluster::new("rs:2+1", 3);
     let (mine, _) = join(&cluster);
     let at = |first, last, exclusive| FileLock { owner: 1, first, last, exclusive, process: 1 };
     // One less than the limit; on many files, so that each has a short list.
-    for number in 1..MOST {
+    for number in 1..MAX_MEMBER_FILES {
         assert!(mine.lock(number / 64, at(number * 4, number * 4 + 2, true), false).unwrap());
     }
     // In the middle of another lock it would leave three, which are two more.
@@ -115,7 +115,7 @@ fn at_the_limit_a_session_may_change_the_locks_that_it_has() {
 /// While a file is truncated, no append gets a place that another one got behind the new end.
 #[test]
 fn appends_beside_a_truncation_never_get_the_same_place() {
-    const BEFORE: u64 = 1 << 30;
+    const OLD_SIZE: u64 = 1 << 30;
     let cluster = Cluster::new("rs:2+1", 3);
     let client = join(&cluster).0;
     let ino = make(&cluster.volume(), "file");
@@ -129,7 +129,7 @@ fn appends_beside_a_truncation_never_get_the_same_place() {
     while begun.elapsed() < std::time::Duration::from_secs(3) {
         // No place is reserved yet, and all reservations from now on are behind these bytes until
         // they are truncated.
-        [0, BEFORE].into_iter().for_each(resize);
+        [0, OLD_SIZE].into_iter().for_each(resize);
         let (barrier, is_cut) = (std::sync::Barrier::new(3), AtomicBool::new(false));
         let append = || {
             let mut places = Vec::new();
@@ -138,7 +138,7 @@ fn appends_beside_a_truncation_never_get_the_same_place() {
                 places.push(client.reserve_append(ino, 10).unwrap());
             }
             let after = [(); 3].map(|()| client.reserve_append(ino, 10).unwrap());
-            assert!(after.iter().all(|&place| place < BEFORE), "behind what was cut off: {after:?}");
+            assert!(after.iter().all(|&place| place < OLD_SIZE), "behind what was cut off: {after:?}");
             places.extend(after);
             places
         };
@@ -150,7 +150,7 @@ fn appends_beside_a_truncation_never_get_the_same_place() {
             appending.map(|thread| thread.join().unwrap()).concat()
         });
         // Places from before are behind the truncated bytes. The others follow each other.
-        let mut after: Vec<u64> = places.into_iter().filter(|&place| place < BEFORE).collect();
+        let mut after: Vec<u64> = places.into_iter().filter(|&place| place < OLD_SIZE).collect();
         after.sort_unstable();
         let expected: Vec<u64> = (0..after.len() as u64).map(|number| number * 10).collect();
         assert_eq!(after, expected, "round {round}");
@@ -171,7 +171,7 @@ fn nobody_takes_up_the_sets_of_another() {
     victim.sync(ino).unwrap();
     let sets = |extents: Vec<plan::Extent>| {
         let place = |extent: plan::Extent| match extent.place {
-            plan::Place::Stripe(span) => Some(span.set),
+            plan::ExtentPlace::Stripe(span) => Some(span.set),
             _ => None,
         };
         extents.into_iter().filter_map(place).collect::<Vec<_>>()
@@ -267,10 +267,10 @@ impl Hostile {
         let (set, record) = (1 + self.0.u64(..6), *self.0.choice(&[0, 4096, 8192, 1 << 20, u32::MAX]).unwrap());
         let span = Span { set, record, block: self.short(), start: self.short() };
         let (place, length) = match self.0.u32(..4) {
-            0 => (Place::Bytes(bytes.clone()), bytes.len() as u64),
-            1 => (Place::Bytes(bytes), self.number()),
-            2 => (Place::Stripe(span), self.number()),
-            _ => (Place::Zero, self.number()),
+            0 => (ExtentPlace::Bytes(bytes.clone()), bytes.len() as u64),
+            1 => (ExtentPlace::Bytes(bytes), self.number()),
+            2 => (ExtentPlace::Stripe(span), self.number()),
+            _ => (ExtentPlace::Zero, self.number()),
         };
         Extent { offset: self.number(), length, place }
     }
@@ -293,12 +293,12 @@ impl Hostile {
     }
 
     fn new_file(&mut self) -> New {
-        let kind = *self.0.choice(&[Kind::File, Kind::File, Kind::Directory, Kind::Symlink]).unwrap();
+        let kind = *self.0.choice(&[FileKind::File, FileKind::File, FileKind::Directory, FileKind::Symlink]).unwrap();
         New { kind, mode: self.short(), uid: self.short(), gid: 0, device: self.short(), link: self.name() }
     }
 
-    fn whole(&mut self) -> Whole {
-        Whole {
+    fn whole(&mut self) -> BulkFile {
+        BulkFile {
             ino: self.ino(),
             parent: self.ino(),
             name: self.name(),
@@ -326,11 +326,11 @@ impl Hostile {
             2 => at.parent(self.ino()).map(drop),
             3 => at.describe(self.ino()).map(drop),
             4 => {
-                let change = Change {
+                let change = AttributeChange {
                     mode: self.maybe(Self::short),
                     accessed: self.maybe(|own| SetTime::To(own.time())),
                     changed: self.maybe(Self::time),
-                    ..Change::default()
+                    ..AttributeChange::default()
                 };
                 at.set_attributes(self.ino(), change, self.time()).map(drop)
             }

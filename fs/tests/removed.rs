@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The operation by which a client reports what it did about removals.
-const REMOVED: u16 = 81;
+const REPORT_REMOVED: u16 = 81;
 
 /// A file with some committed bytes.
 fn write(fs: &FileSystem, name: &str, bytes: &[u8]) -> u64 {
@@ -109,10 +109,10 @@ fn a_client_opens_what_it_looked_up_though_another_removed_it() {
     write(&a, "v", &bytes);
     let asked = b.looking_up();
     let v = b.lookup(ROOT, b"v").unwrap().ino;
-    let told = way.asked(REMOVED);
+    let told = way.asked(REPORT_REMOVED);
     a.unlink(ROOT, b"v").unwrap();
     // It hears of the removal, and gives nothing up in later heartbeats.
-    until_asked(&way, REMOVED, told);
+    until_asked(&way, REPORT_REMOVED, told);
     until_asked(&way, HEARTBEAT, way.asked(HEARTBEAT) + 1);
     b.looked_up(v);
     drop(asked);

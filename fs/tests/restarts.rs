@@ -2,11 +2,11 @@
 
 mod lab;
 
-use fs::{Answer, FileSystem, Kind, ROOT, Recall, Request, SetAttributes};
+use fs::{Answer, FileKind, FileSystem, ROOT, Recall, Request, SetAttributes};
 use lab::cluster::{Cluster, LEASE, Wire, lock};
 use lab::{content, make, pattern};
 use meta::port::{Call, ENTER, Port, Remote};
-use meta::{Change, ContentEdit, Rename, RenameMode, Resize, Time};
+use meta::{AttributeChange, ContentEdit, Rename, RenameMode, Resize, Time};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -239,10 +239,10 @@ fn what_is_asked_for_again_at_the_next_server_has_the_answer_of_the_first() {
             number.set(number.get() + 1);
             Remote(Asked { wire: &wire, request: Request { number: number.get(), answered: 0, again } })
         };
-        let file = ask().make(ROOT, b"made", &lab::new(Kind::File), now).unwrap().0;
-        let directory = ask().make(ROOT, b"directory", &lab::new(Kind::Directory), now).unwrap().0;
+        let file = ask().make(ROOT, b"made", &lab::new(FileKind::File), now).unwrap().0;
+        let directory = ask().make(ROOT, b"directory", &lab::new(FileKind::Directory), now).unwrap().0;
         let linked = ask().link(file.ino, ROOT, b"link", now).unwrap().0;
-        let mode = Change { mode: Some(0o600), ..Change::default() };
+        let mode = AttributeChange { mode: Some(0o600), ..AttributeChange::default() };
         let changed = ask().set_attributes(file.ino, mode, now).unwrap().0;
         ask().set_attribute(file.ino, b"user.a", b"1", Some(false), now).unwrap();
         ask().remove_attribute(file.ino, b"user.a", now).unwrap();

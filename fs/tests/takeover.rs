@@ -69,13 +69,13 @@ fn what_is_lost_with_a_server_is_told_and_nothing_else() {
         losses += u32::from(is_lost);
         for (ino, is_lost) in [(changed, is_lost), (new, new_is_lost), (ROOT, new_is_lost)] {
             // A close reports it, too, and a later sync reports it again.
-            assert_eq!(client.told_at_close(ino).is_err(), is_lost, "{ino}");
-            client.told_at_close(ino).unwrap();
+            assert_eq!(client.check_loss_at_close(ino).is_err(), is_lost, "{ino}");
+            client.check_loss_at_close(ino).unwrap();
             assert_eq!(client.sync(ino).is_err(), is_lost, "{ino}");
             if ino != new {
                 client.sync(ino).unwrap();
             }
-            client.told_at_close(ino).unwrap();
+            client.check_loss_at_close(ino).unwrap();
         }
         assert_eq!(client.sync_all().is_err(), is_lost || new_is_lost);
         client.sync_all().unwrap();

@@ -6,29 +6,30 @@ use fs::FileSystem;
 use lab::cluster::{Cluster, lock};
 use lab::{Lab, make, pattern};
 use std::time::{Duration, Instant};
-use volume::steps::{Step, Taken};
+use volume::steps::{Taken, WriteStep};
 use volume::target::Faults;
 
 /// Each write and each sync of a target takes at least this long.
-const SLOW: Duration = Duration::from_millis(20);
+const TARGET_DELAY: Duration = Duration::from_millis(20);
 
 fn slow() -> Faults {
-    Faults { delay: SLOW, ..Faults::default() }
+    Faults { delay: TARGET_DELAY, ..Faults::default() }
 }
 
 /// What one synced write cost, and how long it took.
 struct Cost {
-    steps: [Taken; Step::ALL.len()],
+    steps: [Taken; WriteStep::ALL.len()],
     took: Duration,
 }
 
 impl Cost {
-    fn of(&self, step: Step) -> Taken {
+    fn of(&self, step: WriteStep) -> Taken {
         self.steps[step as usize]
     }
 
     fn counts(&self) -> [u64; 4] {
-        [Step::Client, Step::Parity, Step::Distribution, Step::Slave].map(|step| self.of(step).count)
+        [WriteStep::Client, WriteStep::Parity, WriteStep::Distribution, WriteStep::Slave]
+            .map(|step| self.of(step).count)
     }
 }
 
@@ -43,7 +44,7 @@ fn write(fs: &FileSystem, ino: u64, length: usize) -> Cost {
         let (before, after): (Taken, Taken) = (before.of(step), after.of(step));
         Taken { count: after.count - before.count, time: after.time - before.time }
     };
-    Cost { steps: Step::ALL.map(of), took }
+    Cost { steps: WriteStep::ALL.map(of), took }
 }
 
 /// What a write cost during which this happened: CT, PC, DD and SP so many times. The journal may
@@ -66,18 +67,21 @@ fn write_with(fs: &FileSystem, ino: u64, length: usize, counts: [u64; 4]) -> Cos
 /// A short synced write: the journal's mirrors do most of it.
 fn of_the_metadata(fs: &FileSystem, ino: u64) {
     let cost = write_with(fs, ino, 4096, [1, 0, 1, 1]);
-    assert!(cost.of(Step::Slave).time >= SLOW, "{:?}", cost.steps);
-    assert!(cost.of(Step::Distribution).time > Duration::ZERO && cost.of(Step::Client).time > Duration::ZERO);
-    assert!(cost.of(Step::Metadata).time > Duration::ZERO && cost.of(Step::Metadata).time <= cost.took - SLOW);
-    assert_eq!((cost.of(Step::Master).count, cost.of(Step::Transfer).count), (0, 0));
+    assert!(cost.of(WriteStep::Slave).time >= TARGET_DELAY, "{:?}", cost.steps);
+    assert!(cost.of(WriteStep::Distribution).time > Duration::ZERO && cost.of(WriteStep::Client).time > Duration::ZERO);
+    assert!(
+        cost.of(WriteStep::Metadata).time > Duration::ZERO
+            && cost.of(WriteStep::Metadata).time <= cost.took - TARGET_DELAY
+    );
+    assert_eq!((cost.of(WriteStep::Master).count, cost.of(WriteStep::Transfer).count), (0, 0));
 }
 
 /// A longer one: a stripe, the sync of its chunks, and the journal.
 fn of_a_stripe(fs: &FileSystem, ino: u64) {
     let cost = write_with(fs, ino, 256 << 10, [1, 1, 3, 3]);
     // At least the journal's: a mirror writes and syncs. The client's own disks may be fast.
-    assert!(cost.of(Step::Slave).time >= 2 * SLOW, "{:?}", cost.steps);
-    assert_eq!((cost.of(Step::Master).count, cost.of(Step::Transfer).count), (1, 0));
+    assert!(cost.of(WriteStep::Slave).time >= 2 * TARGET_DELAY, "{:?}", cost.steps);
+    assert_eq!((cost.of(WriteStep::Master).count, cost.of(WriteStep::Transfer).count), (1, 0));
 }
 
 #[test]

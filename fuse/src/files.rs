@@ -45,7 +45,7 @@ files! {
     fn remove_attribute(&self, ino: u64, name: &[u8]) -> Result<()>;
     fn open(&self, ino: u64, write: bool) -> Result<()>;
     fn close(&self, ino: u64) -> ();
-    fn told_at_close(&self, ino: u64) -> Result<()>;
+    fn check_loss_at_close(&self, ino: u64) -> Result<()>;
     fn commit_at_close(&self, ino: u64) -> Result<()>;
     fn read(&self, ino: u64, offset: u64, into: &mut [u8]) -> Result<usize>;
     fn write(&self, ino: u64, offset: u64, data: &[u8]) -> Result<()>;

@@ -3,13 +3,13 @@
 use crate::files::Files;
 use fs::{Allocate, Attributes, Listed, New, RenameMode, Result, Seek, SetAttributes, Time, Usage};
 use meta::kv::{Direct, MemoryIndex};
-use meta::{Change, ContentEdit, Meta, Resize};
+use meta::{AttributeChange, ContentEdit, Meta, Resize};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Data is where a piece of that size is not all zeroes.
-const PIECE: usize = 4096;
+const PIECE_BYTES: usize = 4096;
 
 pub(crate) struct Memory {
     meta: Meta,
@@ -26,7 +26,7 @@ pub(crate) struct Memory {
     pub fences: AtomicU64,
     /// Makes reading fail.
     pub broken: AtomicBool,
-    /// Makes writing fail for lack of room.
+    /// Makes writing fail for lack of space.
     pub full: AtomicBool,
     /// Makes reading panic.
     pub defective: AtomicBool,
@@ -59,7 +59,7 @@ fn now() -> Time {
 impl Memory {
     pub fn new() -> Self {
         let meta = Meta::open(Arc::new(Direct::<MemoryIndex>::new(meta::MERGE)), (0, 0), now()).unwrap();
-        let owner = Change { uid: Some(rustix::process::geteuid().as_raw()), ..Change::default() };
+        let owner = AttributeChange { uid: Some(rustix::process::geteuid().as_raw()), ..AttributeChange::default() };
         meta.set_attributes(meta::ROOT, owner, now()).unwrap();
         Self {
             meta,
@@ -105,11 +105,11 @@ impl Memory {
     }
 
     fn shown(&self, mut attributes: Attributes) -> Attributes {
-        if attributes.kind == fs::Kind::File {
+        if attributes.kind == fs::FileKind::File {
             let state = self.state();
             let content = state.contents.get(&attributes.ino).map_or(&[][..], Vec::as_slice);
-            let pieces = content.chunks(PIECE).filter(|piece| piece.iter().any(|byte| *byte != 0)).count();
-            attributes.allocated = (pieces * PIECE) as u64;
+            let pieces = content.chunks(PIECE_BYTES).filter(|piece| piece.iter().any(|byte| *byte != 0)).count();
+            attributes.allocated = (pieces * PIECE_BYTES) as u64;
         }
         attributes
     }
@@ -122,7 +122,7 @@ impl Files for Memory {
     fn lock(&self, _: u64, _: &fs::FileLock, _: Option<&dyn Fn() -> bool>) -> Result<bool> {
         Err(fs::Error::Unsupported("it is not shared"))
     }
-    fn told_at_close(&self, _: u64) -> Result<()> {
+    fn check_loss_at_close(&self, _: u64) -> Result<()> {
         Ok(())
     }
     fn commit_at_close(&self, _: u64) -> Result<()> {
@@ -177,7 +177,7 @@ impl Files for Memory {
             self.resize(ino, Resize::To(size))?;
         }
         let SetAttributes { mode, uid, gid, accessed, modified, changed, created, .. } = set;
-        let change = Change { mode, uid, gid, accessed, modified, changed, created };
+        let change = AttributeChange { mode, uid, gid, accessed, modified, changed, created };
         Ok(self.shown(self.meta.set_attributes(ino, change, now())?.0))
     }
     fn take_privileges(&self, ino: u64) -> Result<bool> {
@@ -185,7 +185,7 @@ impl Files for Memory {
             return Ok(false);
         }
         let mode = Some(fs::unprivileged(self.meta.attributes(ino)?.mode));
-        self.meta.set_attributes(ino, Change { mode, ..Change::default() }, now())?;
+        self.meta.set_attributes(ino, AttributeChange { mode, ..AttributeChange::default() }, now())?;
         match self.meta.remove_attribute(ino, meta::FILE_CAPABILITIES, now()) {
             Ok(_) | Err(meta::Error::NoAttribute) => Ok(true),
             Err(error) => Err(error.into()),
@@ -339,14 +339,14 @@ impl Files for Memory {
         if offset as usize >= content.len() {
             return Err(none());
         }
-        let first = offset as usize / PIECE;
+        let first = offset as usize / PIECE_BYTES;
         let found = content
-            .chunks(PIECE)
+            .chunks(PIECE_BYTES)
             .enumerate()
             .skip(first)
             .find(|(_, piece)| piece.iter().any(|byte| *byte != 0) == (what == Seek::Data));
         match found {
-            Some((number, _)) => Ok(offset.max((number * PIECE) as u64)),
+            Some((number, _)) => Ok(offset.max((number * PIECE_BYTES) as u64)),
             None if what == Seek::Hole => Ok(content.len() as u64),
             None => Err(none()),
         }

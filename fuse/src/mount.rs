@@ -22,7 +22,7 @@ const READ_AHEAD_KIB: u32 = 4096;
 const DIRTY_PERCENT: u32 = 20;
 
 /// How often the thread looks whether a mount is over.
-const LOOK: Duration = Duration::from_millis(250);
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A mount that this process serves. It goes on when this is dropped.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ fn watch<F: Files>(files: &Arc<F>, device: OwnedFd) -> io::Result<()> {
     let work = move || {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         loop {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(CHECK_INTERVAL);
             let Some(files) = files.upgrade() else { return };
             let mut looked = [PollFd::new(&device, PollFlags::empty())];
             // Without waiting: each request would wake this thread, too.

@@ -81,7 +81,7 @@ impl Default for Options {
 }
 
 /// The options by name, for messages.
-const ALLOWED: &str = "ro, rw, allow_other, noallow_other, suid, nosuid, dev, nodev, exec, noexec, sync, async, \
+const OPTION_NAMES: &str = "ro, rw, allow_other, noallow_other, suid, nosuid, dev, nodev, exec, noexec, sync, async, \
     writeback, nonempty, coding=client, coding=server, coding=auto, threads=N, fsname=NAME, and without effect: \
     defaults, default_permissions, atime, noatime, relatime, nodiratime, lazytime, auto, noauto, nofail, user, \
     nouser, users, owner, group, _netdev, comment=TEXT, x-*";
@@ -145,7 +145,7 @@ pub fn parse_options(list: &str) -> Result<Options, String> {
             )
             | ("user" | "comment", Some(_)) => {}
             (name, _) if name.starts_with("x-") || name.starts_with("X-") => {}
-            _ => return Err(format!("unknown mount option {option}; there are: {ALLOWED}")),
+            _ => return Err(format!("unknown mount option {option}; there are: {OPTION_NAMES}")),
         }
     }
     Ok(options)

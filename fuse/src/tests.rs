@@ -457,7 +457,7 @@ fn hold() {
 /// Another client makes a file with this content.
 fn make_elsewhere(files: &Memory, name: &str, content: &str) {
     let owner = rustix::process::geteuid().as_raw();
-    let new = ::fs::New { kind: ::fs::Kind::File, mode: 0o644, uid: owner, gid: 0, device: 0, link: Vec::new() };
+    let new = ::fs::New { kind: ::fs::FileKind::File, mode: 0o644, uid: owner, gid: 0, device: 0, link: Vec::new() };
     let made = Files::make(files, ::fs::ROOT, name.as_bytes(), &new).unwrap();
     Files::write(files, made.ino, 0, content.as_bytes()).unwrap();
 }

@@ -3,7 +3,7 @@
 #![no_main]
 
 use std::io::IoSlice;
-use wire::frame::{HEADER_BYTES, Header, Limits, crc32c, split};
+use wire::frame::{FrameLimits, HEADER_BYTES, Header, crc32c, split};
 use wire::hello::{HELLO_BYTES, Hello};
 
 const CHECKED: usize = 44;
@@ -14,7 +14,7 @@ fn seal(bytes: &mut [u8]) {
 }
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let _ = (split(bytes, Limits::default()), Hello::decode(bytes));
+    let _ = (split(bytes, FrameLimits::default()), Hello::decode(bytes));
     if bytes.len() < HEADER_BYTES {
         return;
     }
@@ -25,10 +25,10 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let checksum = crc32c(&frame[HEADER_BYTES..HEADER_BYTES + content]);
     frame[32..36].copy_from_slice(&checksum.to_le_bytes());
     seal(&mut frame);
-    if let Ok(header) = Header::decode(&frame, Limits { body_bytes: u32::MAX, payload_bytes: u32::MAX }) {
+    if let Ok(header) = Header::decode(&frame, FrameLimits { body_bytes: u32::MAX, payload_bytes: u32::MAX }) {
         assert_eq!(header.encode(), frame[..HEADER_BYTES]);
     }
-    if let Ok((header, body, payload)) = split(&frame, Limits::default()) {
+    if let Ok((header, body, payload)) = split(&frame, FrameLimits::default()) {
         assert_eq!(header.with_content(body, &[IoSlice::new(payload)]), header);
     }
     let mut hello = bytes.to_vec();

@@ -5,7 +5,7 @@
 #[path = "../../meta/tests/hostile/frames.rs"]
 mod frames;
 
-use meta::journal::{Access, Journaled, Limits, Options};
+use meta::journal::{Access, JournalLimits, Journaled, Options};
 use meta::kv::{Batch, Kv, MemoryIndex};
 use plan::TargetId;
 use std::io::IoSlice;
@@ -33,7 +33,7 @@ fn open(files: [Files; 2], accept_loss: bool) {
         access: Access::Write,
         index: Box::new(MemoryIndex::default()),
         merge: meta::MERGE,
-        limits: Limits::default(),
+        limits: JournalLimits::default(),
         accept_loss,
     };
     if let Ok(journal) = Journaled::open(options) {

@@ -50,15 +50,15 @@ pub struct Style {
 
 /// Bytes of every plane in one turn of the loop: a cache line, whatever the width of the registers,
 /// so that a line is used up before others take its place.
-const TURN: usize = 64;
+const TURN_BYTES: usize = 64;
 
 /// Programs that read more planes than this would leave the instruction cache many times over; they
 /// are interpreted. It also bounds the spilled temporaries.
-const MOST_SOURCES: usize = 12_000;
+const MAX_SOURCES: usize = 12_000;
 
 /// The most bytes of a region, and of gathered inputs: every displacement in the code stays far
 /// inside 32 bits.
-const MOST_BYTES: usize = 1 << 28;
+const MAX_REGION_BYTES: usize = 1 << 28;
 
 /// `fn(blocks, start, end, scratch, regions)`: runs the program on bytes `start..end` of every
 /// packet of `regions` regions, in whole turns. `blocks` holds the addresses of the first region in
@@ -89,12 +89,12 @@ impl Compiled {
             Lane::Avx2 => std::arch::is_x86_feature_detected!("avx2"),
             Lane::Avx512 => std::arch::is_x86_feature_detected!("avx512f"),
         };
-        let small = |bytes: Option<usize>| bytes.is_some_and(|b| b <= MOST_BYTES);
+        let small = |bytes: Option<usize>| bytes.is_some_and(|b| b <= MAX_REGION_BYTES);
         let region = program.planes().checked_mul(packet);
-        let gathered_bytes = ((program.inputs() + program.outputs()) * program.planes()).checked_mul(TURN);
+        let gathered_bytes = ((program.inputs() + program.outputs()) * program.planes()).checked_mul(TURN_BYTES);
         let sources: usize = program.steps().iter().map(|s| s.sources.len().max(1)).sum();
-        let turns = packet >= TURN && (!style.streaming || packet.is_multiple_of(TURN));
-        if !runs || !turns || sources > MOST_SOURCES || !small(region) || !small(gathered_bytes) {
+        let turns = packet >= TURN_BYTES && (!style.streaming || packet.is_multiple_of(TURN_BYTES));
+        if !runs || !turns || sources > MAX_SOURCES || !small(region) || !small(gathered_bytes) {
             return None;
         }
         let (code, scratch_bytes) = Compiler::new(program, packet, lane, style).ok()?.compile(program).ok()?;
@@ -119,7 +119,7 @@ impl Compiled {
 
     /// Whether it can write to these blocks from `start` on: streaming stores want whole lines.
     pub fn fits(&self, outputs: &[&mut [u8]], start: usize) -> bool {
-        !self.style.streaming || outputs.iter().all(|b| (b.as_ptr().addr() + start).is_multiple_of(TURN))
+        !self.style.streaming || outputs.iter().all(|b| (b.as_ptr().addr() + start).is_multiple_of(TURN_BYTES))
     }
 
     /// Which instructions it uses.
@@ -144,8 +144,8 @@ impl Compiled {
         assert!(at.start.is_multiple_of(region) && at.end.is_multiple_of(region), "{at:?} is not whole regions");
         assert!(inputs.len() == self.inputs && inputs.len() + outputs.len() == self.blocks, "block count");
         assert!(self.fits(outputs, at.start), "an output to stream to does not begin at a line");
-        let bytes = bytes.next_multiple_of(TURN).min(self.packet);
-        let whole = bytes - bytes % TURN;
+        let bytes = bytes.next_multiple_of(TURN_BYTES).min(self.packet);
+        let whole = bytes - bytes % TURN_BYTES;
         // SAFETY: the map begins with the code of an `Entry`, written by `Compiler` for the sysv64
         // convention.
         let entry: Entry = unsafe { std::mem::transmute(self.code.as_ptr()) };
@@ -167,7 +167,7 @@ impl Compiled {
         unsafe {
             entry(blocks.as_ptr(), 0, whole, scratch, regions);
             if whole < bytes {
-                entry(blocks.as_ptr(), bytes - TURN, bytes, scratch, regions);
+                entry(blocks.as_ptr(), bytes - TURN_BYTES, bytes, scratch, regions);
             }
         }
     }
@@ -237,8 +237,8 @@ struct Compiler {
 
 impl Compiler {
     fn new(program: &Program, packet: usize, lane: Lane, style: Style) -> Result<Self, IcedError> {
-        let output_base = if style.gathered { program.inputs() * program.planes() * TURN } else { 0 };
-        let streamed = if style.streaming { program.outputs() * program.planes() * TURN } else { 0 };
+        let output_base = if style.gathered { program.inputs() * program.planes() * TURN_BYTES } else { 0 };
+        let streamed = if style.streaming { program.outputs() * program.planes() * TURN_BYTES } else { 0 };
         Ok(Self {
             asm: CodeAssembler::new(64)?,
             lane,
@@ -286,7 +286,7 @@ impl Compiler {
         if self.style.gathered {
             self.gather(program)?;
         }
-        for offset in (0..TURN).step_by(self.lane.bytes()) {
+        for offset in (0..TURN_BYTES).step_by(self.lane.bytes()) {
             self.offset = offset;
             self.uses = uses(program);
             self.slots.clear();
@@ -297,7 +297,7 @@ impl Compiler {
         if self.style.streaming {
             self.scatter(program)?;
         }
-        self.asm.add(rax, TURN as i32)?;
+        self.asm.add(rax, TURN_BYTES as i32)?;
         self.asm.cmp(rax, rsi)?;
         self.asm.jb(again)?;
         self.asm.dec(qword_ptr(rsp + 8))?;
@@ -324,11 +324,11 @@ impl Compiler {
     /// caches.
     fn scatter(&mut self, program: &Program) -> Result<(), IcedError> {
         for i in 0..program.outputs() * self.planes {
-            for offset in (0..TURN).step_by(self.lane.bytes()) {
+            for offset in (0..TURN_BYTES).step_by(self.lane.bytes()) {
                 self.offset = offset;
                 let to = self.block_address(self.inputs + i / self.planes, i % self.planes)?;
-                let register = (i * TURN + offset) / self.lane.bytes() % 4;
-                self.load(register, ptr(rbp + (self.output_base + i * TURN + offset) as i32))?;
+                let register = (i * TURN_BYTES + offset) / self.lane.bytes() % 4;
+                self.load(register, ptr(rbp + (self.output_base + i * TURN_BYTES + offset) as i32))?;
                 match self.lane {
                     Lane::Avx2 => self.asm.vmovntdq(to, YMM[register])?,
                     Lane::Avx512 => self.asm.vmovntdq(to, ZMM[register])?,
@@ -343,13 +343,13 @@ impl Compiler {
     fn gather(&mut self, program: &Program) -> Result<(), IcedError> {
         let used = uses(program);
         for i in (0..program.inputs() * self.planes).filter(|&i| used.contains_key(&Plane::Input(i))) {
-            for offset in (0..TURN).step_by(self.lane.bytes()) {
+            for offset in (0..TURN_BYTES).step_by(self.lane.bytes()) {
                 self.offset = offset;
                 let from = self.block_address(i / self.planes, i % self.planes)?;
                 // Two registers in turn, so that a load need not wait for the store before it.
-                let register = (i * TURN + offset) / self.lane.bytes() % 2;
+                let register = (i * TURN_BYTES + offset) / self.lane.bytes() % 2;
                 self.load(register, from)?;
-                self.store(ptr(rbp + (i * TURN + offset) as i32), register)?;
+                self.store(ptr(rbp + (i * TURN_BYTES + offset) as i32), register)?;
             }
         }
         Ok(())
@@ -451,9 +451,9 @@ impl Compiler {
         match value {
             Plane::Temporary(_) => Ok(ptr(rbp + (self.spill_base + self.slots[&value] * self.lane.bytes()) as i32)),
             Plane::Output(i) if self.style.streaming => {
-                Ok(ptr(rbp + (self.output_base + i * TURN + self.offset) as i32))
+                Ok(ptr(rbp + (self.output_base + i * TURN_BYTES + self.offset) as i32))
             }
-            Plane::Input(i) if self.style.gathered => Ok(ptr(rbp + (i * TURN + self.offset) as i32)),
+            Plane::Input(i) if self.style.gathered => Ok(ptr(rbp + (i * TURN_BYTES + self.offset) as i32)),
             Plane::Input(i) => self.block_address(i / self.planes, i % self.planes),
             Plane::Output(i) => self.block_address(self.inputs + i / self.planes, i % self.planes),
         }

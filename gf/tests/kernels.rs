@@ -260,15 +260,17 @@ fn the_erasure_transform_recovers_an_evaluation_code() {
 
 #[test]
 fn inputs_larger_than_the_first_level_cache() {
-    const LENGTH: usize = 20_123;
+    const BLOCK_BYTES: usize = 20_123;
     for outputs in 2..5 {
         let groups = random_dyadic(outputs, [2, 1, 1], outputs as u64);
         let inputs = groups.iter().map(|g| g.blocks.len()).sum();
-        agree(inputs, outputs, LENGTH, 9, |k, i, o, at| k.dyadic(&Dyadic::new(k, outputs, groups.clone()), i, o, at));
+        agree(inputs, outputs, BLOCK_BYTES, 9, |k, i, o, at| {
+            k.dyadic(&Dyadic::new(k, outputs, groups.clone()), i, o, at)
+        });
     }
     for (columns, rows) in [(2, 1), (3, 1), (4, 1), (5, 1), (8, 2), (8, 4), (5, 7)] {
         let spec = random_map(1, columns, rows, false, columns as u64);
-        agree(columns, rows, LENGTH, 9, |k, i, o, at| {
+        agree(columns, rows, BLOCK_BYTES, 9, |k, i, o, at| {
             k.grouped(&Grouped::new(k, spec.clone(), Way::Registers, 6), i, o, at);
         });
     }

@@ -1,9 +1,9 @@
 //! The bytes of every value of the metadata. They were made from `docs/format.md`, not by this
 //! code: what differs from them is another format, which needs another version.
 
-use crate::record::{Content, Dinode, DirectoryState, Entry, Home, decode, encode};
-use crate::{Kind, SetRecord, StripeRecord, Time, Totals};
-use plan::{Extent, Place, Span, TargetId};
+use crate::record::{Content, Dinode, DirectoryState, Entry, InodeLocation, decode, encode};
+use crate::{FileKind, SetRecord, StripeRecord, Time, Totals};
+use plan::{Extent, ExtentPlace, Span, TargetId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
@@ -19,12 +19,12 @@ pub(crate) fn is_fixed<T: Serialize + DeserializeOwned + PartialEq + Debug>(valu
 
 const NO_TIMES: [Time; 4] = [Time { seconds: 0, nanoseconds: 0 }; 4];
 
-fn dinode(ino: u64, kind: Kind, size: (u64, u64), times: [Time; 4], content: Content) -> Dinode {
+fn dinode(ino: u64, kind: FileKind, size: (u64, u64), times: [Time; 4], content: Content) -> Dinode {
     let [accessed, modified, changed, created] = times;
     let (size, allocated) = size;
     let (mode, uid, gid, links, device) = match kind {
-        Kind::File => (0o644, 1000, 100, 1, 0),
-        Kind::Symlink => (0o777, 0, 0, 2, 0),
+        FileKind::File => (0o644, 1000, 100, 1, 0),
+        FileKind::Symlink => (0o777, 0, 0, 2, 0),
         _ => (0o600, 0, 0, 0, 2049),
     };
     Dinode { ino, kind, mode, uid, gid, links, device, size, allocated, accessed, modified, changed, created, content }
@@ -38,26 +38,26 @@ fn span() -> Span {
 fn files_have_fixed_bytes() {
     let time = |seconds, nanoseconds| Time { seconds, nanoseconds };
     let extents = vec![
-        Extent { offset: 0, length: 300, place: Place::Stripe(span()) },
-        Extent { offset: 300, length: 3, place: Place::Bytes(b"abc"[..].into()) },
-        Extent { offset: 4096, length: 4096, place: Place::Zero },
+        Extent { offset: 0, length: 300, place: ExtentPlace::Stripe(span()) },
+        Extent { offset: 300, length: 3, place: ExtentPlace::Bytes(b"abc"[..].into()) },
+        Extent { offset: 4096, length: 4096, place: ExtentPlace::Zero },
     ];
     let times = [time(1, 2), time(-3, 4), time(1_700_000_000, 999_999_999), time(0, 0)];
-    let file = dinode(1000, Kind::File, (8192, 4399), times, Content::Here(extents));
+    let file = dinode(1000, FileKind::File, (8192, 4399), times, Content::Here(extents));
     is_fixed(
         &Entry::Inside(file),
         "00e80700a403e8076401008040af220202050480c49fd50cff93ebdc030000000300ac0200f0a204108080048001ac0203010361\
          62638020802002",
     );
-    is_fixed(&Entry::Elsewhere(1000, Kind::CharacterDevice), "01e80706");
-    is_fixed(&Home::Entry { parent: 1, name: b"name".to_vec() }, "0001046e616d65");
-    let link = dinode(17, Kind::Symlink, (3, 0), NO_TIMES, Content::Link(b"../x".to_vec()));
-    is_fixed(&Home::Here(link), "011102ff03000002000300000000000000000002042e2e2f78");
-    let large = dinode(18, Kind::Socket, (1 << 40, u64::MAX >> 1), NO_TIMES, Content::Elsewhere);
-    is_fixed(&Home::Here(large), "01120480030000008110808080808020ffffffffffffffff7f000000000000000001");
+    is_fixed(&Entry::Elsewhere(1000, FileKind::CharacterDevice), "01e80706");
+    is_fixed(&InodeLocation::Entry { parent: 1, name: b"name".to_vec() }, "0001046e616d65");
+    let link = dinode(17, FileKind::Symlink, (3, 0), NO_TIMES, Content::Link(b"../x".to_vec()));
+    is_fixed(&InodeLocation::Here(link), "011102ff03000002000300000000000000000002042e2e2f78");
+    let large = dinode(18, FileKind::Socket, (1 << 40, u64::MAX >> 1), NO_TIMES, Content::Elsewhere);
+    is_fixed(&InodeLocation::Here(large), "01120480030000008110808080808020ffffffffffffffff7f000000000000000001");
     let state = DirectoryState { modified: time(1, 2), changed: time(3, 4), entries: 5, directories: -1 };
     is_fixed(&state, "020206040a01");
-    is_fixed(&(300u64, Place::Stripe(span())), "ac0200f0a204108080048001");
+    is_fixed(&(300u64, ExtentPlace::Stripe(span())), "ac0200f0a204108080048001");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! | key | value |
 //! |---|---|
-//! | `I` ino | [`Home`](crate::record::Home): the entry that holds the dinode, or the dinode |
+//! | `I` ino | [`InodeLocation`](crate::record::InodeLocation): an entry, or the dinode |
 //! | `N` parent, hash, name | [`Entry`](crate::record::Entry): a dinode, or a hard link's ino |
 //! | `D` ino | [`DirectoryState`](crate::record::DirectoryState) of a directory |
 //! | `B` ino, offset | length and place of an extent of a file with many |
@@ -18,7 +18,7 @@
 
 use std::ops::Range;
 
-pub(crate) const HOME: u8 = b'I';
+pub(crate) const INODE_LOCATION: u8 = b'I';
 pub(crate) const ENTRY: u8 = b'N';
 pub(crate) const DIRECTORY: u8 = b'D';
 pub(crate) const EXTENT: u8 = b'B';
@@ -58,8 +58,8 @@ pub(crate) fn number(key: &[u8], at: usize) -> u64 {
     key.get(at..at + 8).map_or(0, |bytes| u64::from_be_bytes(bytes.try_into().unwrap_or_default()))
 }
 
-pub(crate) fn home(ino: u64) -> Vec<u8> {
-    key(HOME, &[ino], &[])
+pub(crate) fn inode_location(ino: u64) -> Vec<u8> {
+    key(INODE_LOCATION, &[ino], &[])
 }
 
 /// The hash that orders the names of a directory. It is cryptographic, so that no user can create
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn cookies_have_room_and_are_not_negative() {
+    fn cookies_have_space_and_are_not_negative() {
         assert!((0..1000u32).all(|n| hash(&n.to_le_bytes()) & 0xFF == 0 && hash(&n.to_le_bytes()) < 1 << 63));
     }
 }

@@ -24,11 +24,11 @@ mod transaction;
 pub use error::Error;
 pub use kv::Seq;
 pub use namespace::{
-    Attributes, Change, ContentEdit, FILE_CAPABILITIES, Listed, MAX_SIZE, MOST_EXTENTS, New, Put, ROOT, Removed,
-    Rename, RenameMode, Resize, SetTime, Whole, check_name, unprivileged,
+    AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, FILE_CAPABILITIES, Listed, MAX_EXTENTS, MAX_SIZE,
+    New, ROOT, Removed, Rename, RenameMode, Resize, SetTime, check_name, unprivileged,
 };
-pub use record::{Kind, SetRecord, StripeRecord, Time, Totals};
-pub use requests::Once;
+pub use record::{FileKind, SetRecord, StripeRecord, Time, Totals};
+pub use requests::IdempotencyKey;
 pub use sets::DeadStripe;
 
 use std::sync::{Arc, Mutex};

@@ -37,7 +37,7 @@ pub struct Time {
 
 /// The type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Kind {
+pub enum FileKind {
     /// A regular file.
     File,
     /// A directory.
@@ -61,7 +61,7 @@ pub struct Dinode {
     /// The inode number.
     pub ino: u64,
     /// The type.
-    pub kind: Kind,
+    pub kind: FileKind,
     /// Permission bits, up to 07777.
     pub mode: u32,
     /// Owner.
@@ -105,12 +105,12 @@ pub enum Entry {
     /// The file's dinode.
     Inside(Dinode),
     /// The number and type of a file with several names.
-    Elsewhere(u64, Kind),
+    Elsewhere(u64, FileKind),
 }
 
 /// The place of a file's dinode.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Home {
+pub enum InodeLocation {
     /// In the entry of its only name.
     Entry {
         /// The directory.

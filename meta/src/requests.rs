@@ -12,10 +12,10 @@ use serde::de::DeserializeOwned;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
-/// One in `FORGET_EVERY` requests (a power of two) removes the records of answered ones, at most
-/// `FORGET_AT_ONCE` at a time.
-const FORGET_EVERY: u64 = 16;
-const FORGET_AT_ONCE: usize = 256;
+/// One in `FORGET_PERIOD` requests (a power of two) removes the records of answered ones, at most
+/// `FORGET_BATCH` at a time.
+const FORGET_PERIOD: u64 = 16;
+const FORGET_BATCH: usize = 256;
 /// How many sessions' floors are remembered before all floors are dropped.
 const FLOORS: usize = 4096;
 
@@ -24,12 +24,12 @@ const FLOORS: usize = 4096;
 /// has such a number.
 fn forgets(request: u64) -> bool {
     const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-    request.wrapping_mul(GOLDEN) >> (u64::BITS - FORGET_EVERY.trailing_zeros()) == 0
+    request.wrapping_mul(GOLDEN) >> (u64::BITS - FORGET_PERIOD.trailing_zeros()) == 0
 }
 
 /// A request of a session that must be carried out only once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Once {
+pub struct IdempotencyKey {
     /// The session.
     pub session: u64,
     /// The number of the request in the session.
@@ -68,18 +68,23 @@ impl Floors {
 impl Meta {
     /// Records in a transaction which request it is, if it must not be carried out twice, and its
     /// answer.
-    pub(crate) fn note<T: Serialize>(&self, t: &mut Transaction<'_>, once: Option<&Once>, answer: &T) -> Result<()> {
-        let Some(once) = once else { return Ok(()) };
-        t.put_bytes(keys::request(once.session, once.request), encode(answer));
-        if forgets(once.request) {
-            self.forget_answered(t, once)?;
+    pub(crate) fn note<T: Serialize>(
+        &self,
+        t: &mut Transaction<'_>,
+        idempotency_key: Option<&IdempotencyKey>,
+        answer: &T,
+    ) -> Result<()> {
+        let Some(idempotency_key) = idempotency_key else { return Ok(()) };
+        t.put_bytes(keys::request(idempotency_key.session, idempotency_key.request), encode(answer));
+        if forgets(idempotency_key.request) {
+            self.forget_answered(t, idempotency_key)?;
         }
         Ok(())
     }
 
     /// Removes, in a transaction, the records of a session's requests that will not be repeated.
-    fn forget_answered(&self, t: &mut Transaction<'_>, once: &Once) -> Result<()> {
-        let &Once { session, request, answered } = once;
+    fn forget_answered(&self, t: &mut Transaction<'_>, idempotency_key: &IdempotencyKey) -> Result<()> {
+        let &IdempotencyKey { session, request, answered } = idempotency_key;
         let floor = self.floors.of(session);
         let at = match floor.next {
             // The record of request `by` proves that its transaction was committed. It exists until
@@ -87,9 +92,9 @@ impl Meta {
             Some((by, next)) if self.kv.get(&keys::request(session, by))?.is_some() => next,
             _ => floor.at,
         };
-        let found = t.scan(&(keys::request(session, at)..keys::request(session, answered.max(at))), FORGET_AT_ONCE)?;
+        let found = t.scan(&(keys::request(session, at)..keys::request(session, answered.max(at))), FORGET_BATCH)?;
         let next = match found.last() {
-            Some((key, _)) if found.len() == FORGET_AT_ONCE => keys::number(key, 9) + 1,
+            Some((key, _)) if found.len() == FORGET_BATCH => keys::number(key, 9) + 1,
             _ => answered.max(at),
         };
         found.into_iter().for_each(|(key, _)| t.delete(key));
@@ -102,8 +107,10 @@ impl Meta {
     /// # Errors
     /// When the metadata cannot be read; `Unavailable` when the request was carried out by an
     /// earlier version, which stored no answers; `Corrupt` when the answer is another one.
-    pub fn answer_of<T: DeserializeOwned>(&self, once: &Once) -> Result<Option<T>> {
-        let Some(stored) = self.kv.get(&keys::request(once.session, once.request))? else { return Ok(None) };
+    pub fn answer_of<T: DeserializeOwned>(&self, idempotency_key: &IdempotencyKey) -> Result<Option<T>> {
+        let Some(stored) = self.kv.get(&keys::request(idempotency_key.session, idempotency_key.request))? else {
+            return Ok(None);
+        };
         decode(&stored).map(Some).map_err(|why| match stored.is_empty() {
             true => Error::Unavailable("it was done by an earlier version, and how that ended is not known".into()),
             false => why,
@@ -126,7 +133,7 @@ impl Meta {
         let found = self.scan_all(keys::under(vec![keys::REQUEST]))?;
         let gone: Vec<Vec<u8>> =
             found.into_iter().map(|(key, _)| key).filter(|key| !but.contains(&keys::number(key, 1))).collect();
-        for some in gone.chunks(FORGET_AT_ONCE) {
+        for some in gone.chunks(FORGET_BATCH) {
             run(&*self.kv, |t| {
                 some.iter().for_each(|key| t.delete(key.clone()));
                 Ok(())
@@ -140,25 +147,27 @@ impl Meta {
 mod tests {
     use super::*;
     use crate::kv::Memory;
-    use crate::{Change, ContentEdit, Kind, New, ROOT, Rename, RenameMode, Resize, Time};
+    use crate::{AttributeChange, ContentEdit, FileKind, New, ROOT, Rename, RenameMode, Resize, Time};
     use std::sync::Arc;
 
     #[test]
     fn requests_are_known_until_they_were_answered() {
         let meta = Meta::open(Arc::new(Memory::new(crate::MERGE)), (0, 0), Time::default()).unwrap();
-        let once = |session, request, answered| Once { session, request, answered };
-        let carry_out = |once: Once| meta.change_contents_once(&[] as &[(u64, ContentEdit)], Some(&once)).unwrap();
-        let was_done = |once: Once| meta.answer_of::<()>(&once).unwrap().is_some();
+        let idempotency_key = |session, request, answered| IdempotencyKey { session, request, answered };
+        let carry_out = |idempotency_key: IdempotencyKey| {
+            meta.change_contents_once(&[] as &[(u64, ContentEdit)], Some(&idempotency_key)).unwrap()
+        };
+        let was_done = |idempotency_key: IdempotencyKey| meta.answer_of::<()>(&idempotency_key).unwrap().is_some();
         let last = (10..).find(|request| forgets(*request)).unwrap();
         for request in 1..=last {
-            carry_out(once(7, request, request.saturating_sub(2)));
+            carry_out(idempotency_key(7, request, request.saturating_sub(2)));
         }
-        carry_out(once(8, 3, 0));
-        assert!((1..last - 2).all(|request| !was_done(once(7, request, 0))));
-        assert!((last - 2..=last).all(|request| was_done(once(7, request, 0))));
-        assert!(was_done(once(8, 3, 0)) && !was_done(once(8, 4, 0)));
+        carry_out(idempotency_key(8, 3, 0));
+        assert!((1..last - 2).all(|request| !was_done(idempotency_key(7, request, 0))));
+        assert!((last - 2..=last).all(|request| was_done(idempotency_key(7, request, 0))));
+        assert!(was_done(idempotency_key(8, 3, 0)) && !was_done(idempotency_key(8, 4, 0)));
         meta.forget_requests(&BTreeSet::from([8])).unwrap();
-        assert!(!was_done(once(7, last, 0)) && was_done(once(8, 3, 0)));
+        assert!(!was_done(idempotency_key(7, last, 0)) && was_done(idempotency_key(8, 3, 0)));
     }
 
     #[test]
@@ -166,44 +175,44 @@ mod tests {
         let meta = Meta::open(Arc::new(Memory::new(crate::MERGE)), (0, 0), Time::default()).unwrap();
         let now = Time { seconds: 5, nanoseconds: 6 };
         let next = std::cell::Cell::new(0);
-        let once = || {
+        let idempotency_key = || {
             next.set(next.get() + 1);
-            Once { session: 7, request: next.get(), answered: 0 }
+            IdempotencyKey { session: 7, request: next.get(), answered: 0 }
         };
         let new = |kind| New { kind, mode: 0o755, uid: 1, gid: 2, device: 0, link: Vec::new() };
-        let mut asked = once();
-        let file = meta.make_once(ROOT, b"file", &new(Kind::File), now, Some(&asked)).unwrap().0;
+        let mut asked = idempotency_key();
+        let file = meta.make_once(ROOT, b"file", &new(FileKind::File), now, Some(&asked)).unwrap().0;
         assert_eq!(meta.answer_of(&asked), Ok(Some(file)));
-        asked = once();
-        let directory = meta.make_once(ROOT, b"directory", &new(Kind::Directory), now, Some(&asked)).unwrap().0;
+        asked = idempotency_key();
+        let directory = meta.make_once(ROOT, b"directory", &new(FileKind::Directory), now, Some(&asked)).unwrap().0;
         assert_eq!(meta.answer_of(&asked), Ok(Some(directory)));
-        asked = once();
+        asked = idempotency_key();
         let linked = meta.link_once(file.ino, ROOT, b"link", now, Some(&asked)).unwrap().0;
         assert_eq!(meta.answer_of(&asked), Ok(Some(linked)));
-        let change = Change { mode: Some(0o600), ..Change::default() };
+        let change = AttributeChange { mode: Some(0o600), ..AttributeChange::default() };
         for ino in [file.ino, directory.ino] {
-            asked = once();
+            asked = idempotency_key();
             let changed = meta.set_attributes_once(ino, change, now, Some(&asked)).unwrap().0;
             assert_eq!((changed.mode, meta.answer_of(&asked)), (0o600, Ok(Some(changed))));
         }
-        asked = once();
+        asked = idempotency_key();
         let edit = ContentEdit { resize: Resize::To(9), ..ContentEdit::default() };
         let changed = meta.change_content_once(file.ino, &edit, Some(&asked)).unwrap().0;
         assert_eq!((changed.size, meta.answer_of(&asked)), (9, Ok(Some(changed))));
-        asked = once();
+        asked = idempotency_key();
         let removed = meta.unlink_once(ROOT, b"link", file.ino, false, now, Some(&asked)).unwrap();
         assert_eq!(meta.answer_of(&asked), Ok(Some((removed.last, removed.orphan))));
-        asked = once();
+        asked = idempotency_key();
         let removed = meta.remove_directory_once(ROOT, b"directory", directory.ino, true, now, Some(&asked)).unwrap();
         assert_eq!(meta.answer_of(&asked), Ok(Some((removed.last, removed.orphan))));
         assert!(removed.last && removed.orphan);
-        let other = meta.make(ROOT, b"other", &new(Kind::File), now).unwrap().0.ino;
+        let other = meta.make(ROOT, b"other", &new(FileKind::File), now).unwrap().0.ino;
         let (from, to) = ((ROOT, b"file".to_vec()), (ROOT, b"other".to_vec()));
         let rename = Rename { from, to, mode: RenameMode::Replace, replaced: Some(other), keep: true };
-        asked = once();
+        asked = idempotency_key();
         let removed = meta.rename_once(&rename, now, Some(&asked)).unwrap().0.unwrap();
         assert_eq!(meta.answer_of(&asked), Ok(Some(Some((removed.ino, removed.last, removed.orphan)))));
-        assert_eq!(meta.answer_of::<()>(&once()), Ok(None));
+        assert_eq!(meta.answer_of::<()>(&idempotency_key()), Ok(None));
     }
 
     /// Scans step over deleted keys until the next checkpoint, so their number must not grow with
@@ -212,14 +221,14 @@ mod tests {
     fn what_is_forgotten_is_not_looked_for_again() {
         let meta = Meta::open(Arc::new(Memory::new(crate::MERGE)), (0, 0), Time::default()).unwrap();
         let carry_out = |request: u64, fails: bool| {
-            let once = Once { session: 7, request, answered: request };
+            let idempotency_key = IdempotencyKey { session: 7, request, answered: request };
             let fail = |t: &mut Transaction<'_>| {
-                meta.note(t, Some(&once), &())?;
+                meta.note(t, Some(&idempotency_key), &())?;
                 Err::<(), Error>(Error::NotFound)
             };
             match fails {
                 true => assert!(run(&*meta.kv, fail).is_err()),
-                false => drop(meta.change_contents_once(&[] as &[(u64, ContentEdit)], Some(&once)).unwrap()),
+                false => drop(meta.change_contents_once(&[] as &[(u64, ContentEdit)], Some(&idempotency_key)).unwrap()),
             }
         };
         let forgetting: Vec<u64> = (1..2000).filter(|&request| forgets(request)).collect();
@@ -230,7 +239,7 @@ mod tests {
             if let (true, Some((by, next))) = (forgets(request), floor.next) {
                 assert_eq!((by, next), (request, request));
                 let kept = (1..request).filter(|&request| {
-                    meta.answer_of::<()>(&Once { session: 7, request, answered: 0 }).unwrap().is_some()
+                    meta.answer_of::<()>(&IdempotencyKey { session: 7, request, answered: 0 }).unwrap().is_some()
                 });
                 assert!(fails || kept.count() == 0);
                 // The start of its search: the floor that the last successful one left.

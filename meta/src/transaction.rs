@@ -1,7 +1,7 @@
 //! Transactions over a [`Kv`]. Values read are guarded, writes are visible to later reads of the
 //! same transaction, and the transaction is retried when another one was faster.
 
-use crate::kv::{Batch, Change, Committed, Guard, Kv, KvError};
+use crate::kv::{Batch, Committed, Guard, Kv, KvChange, KvError};
 use crate::record::{StripeRecord, Totals, decode, encode};
 use crate::sets::DeadStripe;
 use crate::{Result, Seq, keys};
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// The largest number of pairs to search at a time for one that the transaction does not change.
-const MOST_AT_ONCE: usize = 1024;
+const MAX_SEARCH_PAIRS: usize = 1024;
 
 /// A transaction in preparation.
 pub(crate) struct Transaction<'a> {
@@ -109,7 +109,7 @@ impl Transaction<'_> {
                 Some((key, _)) if found.len() == limit => end.clone_from(key),
                 _ => return Ok(ours),
             }
-            limit = (limit * 4).min(MOST_AT_ONCE);
+            limit = (limit * 4).min(MAX_SEARCH_PAIRS);
         }
     }
 
@@ -164,14 +164,14 @@ impl Transaction<'_> {
         let values = self.read.into_iter().map(|(key, value)| Guard::Value(key, value));
         let guards = values.chain(self.empty.into_iter().map(Guard::Empty)).collect();
         let written = self.written.into_iter().map(|(key, value)| match value {
-            Some(value) => Change::Put(key, value),
-            None => Change::Delete(key),
+            Some(value) => KvChange::Put(key, value),
+            None => KvChange::Delete(key),
         });
-        let merged = self.merged.into_iter().map(|(key, delta)| Change::Merge(key, delta));
+        let merged = self.merged.into_iter().map(|(key, delta)| KvChange::Merge(key, delta));
         // The stripes come first, so that their results come first.
         let stripes = self.stripes.into_iter();
-        let stripes = stripes.map(|((set, record), delta)| Change::Merge(keys::stripe(set, record), encode(&delta)));
-        let totals = (self.totals != Totals::default()).then(|| Change::Merge(keys::totals(), encode(&self.totals)));
+        let stripes = stripes.map(|((set, record), delta)| KvChange::Merge(keys::stripe(set, record), encode(&delta)));
+        let totals = (self.totals != Totals::default()).then(|| KvChange::Merge(keys::totals(), encode(&self.totals)));
         Batch { guards, changes: stripes.chain(written).chain(merged).chain(totals).collect() }
     }
 }

@@ -4,8 +4,8 @@
 mod common;
 
 use common::{Flaky, Scratch, add, memory, of_places, options, redb, small};
-use meta::journal::{Journaled, Limits, Place};
-use meta::kv::{Batch, Change, Guard, Kv, KvError, Memory, Redb};
+use meta::journal::{JournalLimits, Journaled, MirrorTarget};
+use meta::kv::{Batch, Guard, Kv, KvChange, KvError, Memory, Redb};
 use plan::TargetId;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -22,9 +22,10 @@ fn each(check: impl Fn(&str, Arc<dyn Kv>)) {
     check("journal over memory", Arc::new(Journaled::create(options(&targets[..3], 3, memory(), small())).unwrap()));
     let index = redb(&scratch.0.join("index"));
     check("journal over redb", Arc::new(Journaled::create(options(&targets[3..], 3, index, small())).unwrap()));
-    let disks: Vec<Place> = (0..3).map(|id| (TargetId(id), scratch.disk(&id.to_string()))).collect();
+    let disks: Vec<MirrorTarget> = (0..3).map(|id| (TargetId(id), scratch.disk(&id.to_string()))).collect();
     // A real disk may take its time.
-    let on_disks = of_places(disks, 3, memory(), Limits { deadline: Limits::default().deadline, ..small() });
+    let on_disks =
+        of_places(disks, 3, memory(), JournalLimits { deadline: JournalLimits::default().deadline, ..small() });
     check("journal on disks", Arc::new(Journaled::create(on_disks).unwrap()));
     let all = (0..3).map(|id| (TargetId(id), Arc::new(volume::target::Memory::default()) as Arc<dyn Target>)).collect();
     let in_memory = of_places(all, 3, memory(), small());
@@ -37,19 +38,19 @@ fn key() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(0u8..4, 0..4)
 }
 
-fn change() -> impl Strategy<Value = Change> {
+fn change() -> impl Strategy<Value = KvChange> {
     prop_oneof![
-        3 => (key(), proptest::collection::vec(any::<u8>(), 0..40)).prop_map(|(key, value)| Change::Put(key, value)),
-        1 => key().prop_map(Change::Delete),
-        2 => (key(), -2i64..3).prop_map(|(key, by)| Change::Merge(key, by.to_le_bytes().to_vec())),
+        3 => (key(), proptest::collection::vec(any::<u8>(), 0..40)).prop_map(|(key, value)| KvChange::Put(key, value)),
+        1 => key().prop_map(KvChange::Delete),
+        2 => (key(), -2i64..3).prop_map(|(key, by)| KvChange::Merge(key, by.to_le_bytes().to_vec())),
     ]
 }
 
 #[derive(Clone, Debug)]
 enum Step {
-    Commit(Vec<Change>, Option<Vec<u8>>),
-    Stale(Vec<Change>, Vec<u8>),
-    Empty(Vec<Change>, Vec<u8>, Vec<u8>),
+    Commit(Vec<KvChange>, Option<Vec<u8>>),
+    Stale(Vec<KvChange>, Vec<u8>),
+    Empty(Vec<KvChange>, Vec<u8>, Vec<u8>),
     Scan(Vec<u8>, Vec<u8>, usize),
     Sync,
 }
@@ -65,13 +66,13 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn play(model: &mut Model, changes: &[Change]) -> Vec<Option<Vec<u8>>> {
+fn play(model: &mut Model, changes: &[KvChange]) -> Vec<Option<Vec<u8>>> {
     let mut merged = Vec::new();
     for change in changes {
         let (key, value) = match change {
-            Change::Put(key, value) => (key, Some(value.clone())),
-            Change::Delete(key) => (key, None),
-            Change::Merge(key, operand) => {
+            KvChange::Put(key, value) => (key, Some(value.clone())),
+            KvChange::Delete(key) => (key, None),
+            KvChange::Merge(key, operand) => {
                 let value = add(key, model.get(key).map(Vec::as_slice), operand).unwrap();
                 merged.push(value.clone());
                 (key, value)

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Flaky, Scratch, memory, options, redb, small};
-use meta::journal::{Journaled, Limits, Options, Status};
+use meta::journal::{JournalLimits, Journaled, Options, Status};
 use meta::kv::{Batch, Index, Kv, KvError};
 use meta::{Meta, Time};
 use plan::TargetId;
@@ -46,8 +46,8 @@ fn wait_until(what: &str, kv: &Journaled, reached: impl Fn(&Status) -> bool) {
     }
 }
 
-fn quiet() -> Limits {
-    Limits { snapshot_bytes: 1 << 30, overlay_bytes: 1 << 30, delay: Duration::from_secs(60), ..small() }
+fn quiet() -> JournalLimits {
+    JournalLimits { snapshot_bytes: 1 << 30, overlay_bytes: 1 << 30, delay: Duration::from_secs(60), ..small() }
 }
 
 /// The states after every transaction, and the last that was synced.
@@ -160,7 +160,7 @@ fn numbers_of_files_are_not_given_out_again_after_a_crash() {
     }
 }
 
-fn filled(targets: &[Arc<Flaky>], index: Box<dyn Index>, limits: Limits) -> (Model, u64) {
+fn filled(targets: &[Arc<Flaky>], index: Box<dyn Index>, limits: JournalLimits) -> (Model, u64) {
     let kv = Journaled::create(options(targets, 3, index, limits)).unwrap();
     let mut last = 0;
     for number in 0..300 {

@@ -3,20 +3,20 @@
 #![allow(missing_docs)]
 
 use meta::kv::{Batch, Committed, Kv, KvError, Memory, Pair, Visit};
-use meta::{ContentEdit, Kind, MOST_EXTENTS, Meta, New, ROOT, Resize, Seq, Time};
-use plan::{Extent, Place, Span};
+use meta::{ContentEdit, FileKind, MAX_EXTENTS, Meta, New, ROOT, Resize, Seq, Time};
+use plan::{Extent, ExtentPlace, Span};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Extents of the file, one in every `STEP` bytes.
-const MANY: u64 = 40_000;
-const STEP: u64 = 8;
-const LENGTH: u64 = 4;
+/// Extents of the file, one in every `EXTENT_DISTANCE` bytes.
+const EXTENT_COUNT: u64 = 40_000;
+const EXTENT_DISTANCE: u64 = 8;
+const EXTENT_BYTES: u64 = 4;
 /// Extents that refer to one stripe.
 const IN_STRIPE: u64 = 1000;
 /// The changes of one transaction: extents that go, and some more keys.
-const MOST_CHANGES: usize = 8192 + 100;
+const MAX_CHANGES: usize = 8192 + 100;
 
 /// An engine that counts commits, and fails after some number of them.
 struct Watched {
@@ -40,7 +40,7 @@ impl Kv for Watched {
     }
     fn scan(&self, range: Range<&[u8]>, limit: usize) -> Result<Vec<Pair>, KvError> {
         let found = self.inner.scan(range, limit)?;
-        assert!(found.len() <= MOST_EXTENTS, "{} at once", found.len());
+        assert!(found.len() <= MAX_EXTENTS, "{} at once", found.len());
         Ok(self.count(found))
     }
     fn scan_back(&self, range: Range<&[u8]>, limit: usize) -> Result<Vec<Pair>, KvError> {
@@ -69,14 +69,18 @@ fn now() -> Time {
 }
 
 fn extent(number: u64) -> Extent {
-    let span =
-        Span { set: 1, record: (number / IN_STRIPE) as u32, block: 4096, start: (number % IN_STRIPE * LENGTH) as u32 };
-    Extent { offset: number * STEP, length: LENGTH, place: Place::Stripe(span) }
+    let span = Span {
+        set: 1,
+        record: (number / IN_STRIPE) as u32,
+        block: 4096,
+        start: (number % IN_STRIPE * EXTENT_BYTES) as u32,
+    };
+    Extent { offset: number * EXTENT_DISTANCE, length: EXTENT_BYTES, place: ExtentPlace::Stripe(span) }
 }
 
 /// A file with many extents.
 fn file() -> (Arc<Watched>, Meta, u64) {
-    file_of(MANY)
+    file_of(EXTENT_COUNT)
 }
 
 /// A file of `many` extents.
@@ -89,11 +93,11 @@ fn file_of(many: u64) -> (Arc<Watched>, Meta, u64) {
         read: AtomicUsize::new(0),
     });
     let meta = Meta::open(kv.clone(), (0, 0), Time::default()).unwrap();
-    let new = New { kind: Kind::File, mode: 0o644, uid: 0, gid: 0, device: 0, link: Vec::new() };
+    let new = New { kind: FileKind::File, mode: 0o644, uid: 0, gid: 0, device: 0, link: Vec::new() };
     let ino = meta.make(ROOT, b"file", &new, Time::default()).unwrap().0.ino;
     for first in (0..many).step_by(4000) {
         let extents: Vec<Extent> = (first..first + 4000).map(extent).collect();
-        let range = first * STEP..(first + 4000) * STEP;
+        let range = first * EXTENT_DISTANCE..(first + 4000) * EXTENT_DISTANCE;
         let edit = ContentEdit { resize: Resize::AtLeast(range.end), ranges: vec![(range, extents)], modified: None };
         meta.change_content(ino, &edit).unwrap();
     }
@@ -106,8 +110,8 @@ fn all(meta: &Meta, ino: u64) -> Vec<Extent> {
     let (mut found, mut from) = (Vec::new(), 0);
     loop {
         let page = meta.extents(ino, from..u64::MAX).unwrap();
-        assert!(page.len() <= MOST_EXTENTS);
-        let is_last = page.len() < MOST_EXTENTS;
+        assert!(page.len() <= MAX_EXTENTS);
+        let is_last = page.len() < MAX_EXTENTS;
         found.extend(page);
         if is_last {
             return found;
@@ -124,21 +128,21 @@ fn allocated(extents: &[Extent]) -> u64 {
 fn is_consistent(kv: &Watched, meta: &Meta, ino: u64) {
     assert_eq!(meta.attributes(ino).unwrap().allocated, allocated(&all(meta, ino)));
     let longest = kv.longest.load(Ordering::SeqCst);
-    assert!(longest <= MOST_CHANGES, "a transaction of {longest} changes");
+    assert!(longest <= MAX_CHANGES, "a transaction of {longest} changes");
 }
 
 #[test]
 fn a_file_of_many_extents_is_cut_off_piece_by_piece() {
     let (kv, meta, ino) = file();
-    assert_eq!(all(&meta, ino).len() as u64, MANY);
+    assert_eq!(all(&meta, ino).len() as u64, EXTENT_COUNT);
     assert_eq!(meta.sets_of(ino).unwrap().into_iter().collect::<Vec<_>>(), [1]);
-    let size = 5 * STEP + 2;
+    let size = 5 * EXTENT_DISTANCE + 2;
     let edit = ContentEdit { resize: Resize::To(size), modified: Some(now()), ..ContentEdit::default() };
     let (attributes, dead, _) = meta.change_content(ino, &edit).unwrap();
     assert_eq!((attributes.size, attributes.modified), (size, now()));
-    assert_eq!(dead.len() as u64, MANY / IN_STRIPE - 1, "each stripe but the first, and once");
+    assert_eq!(dead.len() as u64, EXTENT_COUNT / IN_STRIPE - 1, "each stripe but the first, and once");
     let left = all(&meta, ino);
-    assert_eq!((left.len(), allocated(&left)), (6, 5 * LENGTH + 2));
+    assert_eq!((left.len(), allocated(&left)), (6, 5 * EXTENT_BYTES + 2));
     is_consistent(&kv, &meta, ino);
 }
 
@@ -152,9 +156,9 @@ fn what_is_left_of_a_truncation_that_failed_is_a_part_of_the_file() {
     assert!(meta.change_content(ino, &edit).is_err());
     kv.left.store(u64::MAX, Ordering::SeqCst);
     let (left, size) = (all(&meta, ino), meta.attributes(ino).unwrap().size);
-    assert!((1..MANY as usize).contains(&left.len()));
+    assert!((1..EXTENT_COUNT as usize).contains(&left.len()));
     assert_eq!(left, before[..left.len()]);
-    assert!((left.last().unwrap().end()..=left.len() as u64 * STEP).contains(&size));
+    assert!((left.last().unwrap().end()..=left.len() as u64 * EXTENT_DISTANCE).contains(&size));
     is_consistent(&kv, &meta, ino);
     assert_eq!(meta.change_content(ino, &edit).unwrap().0.size, 0);
     assert!(all(&meta, ino).is_empty());
@@ -163,26 +167,26 @@ fn what_is_left_of_a_truncation_that_failed_is_a_part_of_the_file() {
 
 #[test]
 fn ranges_of_many_extents_are_replaced_piece_by_piece() {
-    let size = MANY * STEP;
-    let range = 3 * STEP + 1..size - STEP;
+    let size = EXTENT_COUNT * EXTENT_DISTANCE;
+    let range = 3 * EXTENT_DISTANCE + 1..size - EXTENT_DISTANCE;
     // A hole, zeroes, and data that is one extent or many.
-    let zeroes = vec![Extent { offset: range.start, length: range.end - range.start, place: Place::Zero }];
+    let zeroes = vec![Extent { offset: range.start, length: range.end - range.start, place: ExtentPlace::Zero }];
     let span = Span { set: 2, record: 0, block: 1 << 20, start: 0 };
-    let one = vec![Extent { place: Place::Stripe(span), ..zeroes[0].clone() }];
-    let other = |number| Extent { offset: extent(number).offset + 2, length: 1, place: Place::Zero };
-    let many: Vec<Extent> = (4..4 + MOST_EXTENTS as u64).map(other).collect();
+    let one = vec![Extent { place: ExtentPlace::Stripe(span), ..zeroes[0].clone() }];
+    let other = |number| Extent { offset: extent(number).offset + 2, length: 1, place: ExtentPlace::Zero };
+    let many: Vec<Extent> = (4..4 + MAX_EXTENTS as u64).map(other).collect();
     for new in [Vec::new(), zeroes, one, many] {
         let (kv, meta, ino) = file();
         let edit =
             ContentEdit { ranges: vec![(range.clone(), new.clone())], resize: Resize::Keep, modified: Some(now()) };
         let (dead, _) = meta.change_contents(&[(ino, edit), (ino + 100, ContentEdit::default())]).unwrap();
-        assert_eq!(dead.len() as u64, MANY / IN_STRIPE - 2, "all but the first and the last");
+        assert_eq!(dead.len() as u64, EXTENT_COUNT / IN_STRIPE - 2, "all but the first and the last");
         let left = all(&meta, ino);
         let expected: Vec<Extent> = (0..3)
             .map(extent)
-            .chain(extent(3).clip(&(3 * STEP..range.start)))
+            .chain(extent(3).clip(&(3 * EXTENT_DISTANCE..range.start)))
             .chain(new)
-            .chain([extent(MANY - 1)])
+            .chain([extent(EXTENT_COUNT - 1)])
             .collect();
         assert_eq!(left, expected);
         assert_eq!(meta.attributes(ino).unwrap().modified, now());
@@ -190,23 +194,23 @@ fn ranges_of_many_extents_are_replaced_piece_by_piece() {
             (meta.attributes(ino).unwrap().size, allocated(&left)),
             (size, meta.attributes(ino).unwrap().allocated)
         );
-        assert!(kv.longest.load(Ordering::SeqCst) <= 3 * MOST_CHANGES);
+        assert!(kv.longest.load(Ordering::SeqCst) <= 3 * MAX_CHANGES);
     }
 }
 
-/// Room that was set aside behind the end goes, too, and the file does not become longer by that.
+/// Space that was set aside behind the end goes, too, and the file does not become longer by that.
 #[test]
 fn what_is_behind_the_end_is_cut_off_piece_by_piece() {
     let (kv, meta, ino) = file();
-    let behind = |number| Extent { place: Place::Zero, ..extent(MANY + number) };
-    let range = MANY * STEP..(MANY + 20_000) * STEP;
+    let behind = |number| Extent { place: ExtentPlace::Zero, ..extent(EXTENT_COUNT + number) };
+    let range = EXTENT_COUNT * EXTENT_DISTANCE..(EXTENT_COUNT + 20_000) * EXTENT_DISTANCE;
     let edit = ContentEdit { ranges: vec![(range, (0..20_000).map(behind).collect())], ..ContentEdit::default() };
     meta.change_content(ino, &edit).unwrap();
     kv.longest.store(0, Ordering::SeqCst);
-    for size in [MANY * STEP + 50, MANY * STEP] {
+    for size in [EXTENT_COUNT * EXTENT_DISTANCE + 50, EXTENT_COUNT * EXTENT_DISTANCE] {
         let edit = ContentEdit { resize: Resize::To(size), modified: Some(now()), ..ContentEdit::default() };
         assert_eq!(meta.change_content(ino, &edit).unwrap().0.size, size);
-        assert_eq!(all(&meta, ino).len() as u64, size.div_ceil(STEP));
+        assert_eq!(all(&meta, ino).len() as u64, size.div_ceil(EXTENT_DISTANCE));
         is_consistent(&kv, &meta, ino);
     }
 }
@@ -216,11 +220,16 @@ fn what_is_behind_the_end_is_cut_off_piece_by_piece() {
 fn an_edit_of_many_ranges_reads_each_extent_once() {
     const RANGES: u64 = 8000;
     let within = |number: u64, start: u64, length: u64| Extent {
-        offset: number * STEP + start,
+        offset: number * EXTENT_DISTANCE + start,
         length,
-        place: Place::Stripe(Span { set: 9, record: 0, block: 1 << 20, start: (number * STEP + start) as u32 }),
+        place: ExtentPlace::Stripe(Span {
+            set: 9,
+            record: 0,
+            block: 1 << 20,
+            start: (number * EXTENT_DISTANCE + start) as u32,
+        }),
     };
-    for (start, length, left) in [(0, STEP, 1), (2, 3, 2 * RANGES as usize)] {
+    for (start, length, left) in [(0, EXTENT_DISTANCE, 1), (2, 3, 2 * RANGES as usize)] {
         let (kv, meta, ino) = file();
         let new = (0..RANGES).map(|number| within(number, start, length));
         let ranges = new.map(|extent| (extent.range(), vec![extent])).collect();
@@ -228,7 +237,7 @@ fn an_edit_of_many_ranges_reads_each_extent_once() {
         meta.change_content(ino, &ContentEdit { ranges, ..ContentEdit::default() }).unwrap();
         let read = kv.read.load(Ordering::SeqCst);
         assert!(read <= 3 * RANGES as usize, "{read} pairs were read");
-        assert_eq!(meta.extents(ino, 0..RANGES * STEP).unwrap().len(), left);
+        assert_eq!(meta.extents(ino, 0..RANGES * EXTENT_DISTANCE).unwrap().len(), left);
     }
 }
 
@@ -236,30 +245,35 @@ fn an_edit_of_many_ranges_reads_each_extent_once() {
 #[test]
 fn many_ranges_of_many_extents_are_replaced_piece_by_piece() {
     const RANGES: u64 = 4000;
-    const EACH: u64 = 200;
-    let (kv, meta, ino) = file_of(RANGES * EACH);
-    let range = |number: u64| number * EACH * STEP..(number + 1) * EACH * STEP - 1;
+    const EXTENTS_PER_FILE: u64 = 200;
+    let (kv, meta, ino) = file_of(RANGES * EXTENTS_PER_FILE);
+    let range = |number: u64| {
+        number * EXTENTS_PER_FILE * EXTENT_DISTANCE..(number + 1) * EXTENTS_PER_FILE * EXTENT_DISTANCE - 1
+    };
     let new = |number: u64| {
         let Range { start, end } = range(number);
         let span = Span { set: 2, record: number as u32, block: 4096, start: 0 };
-        Extent { offset: start, length: end - start, place: Place::Stripe(span) }
+        Extent { offset: start, length: end - start, place: ExtentPlace::Stripe(span) }
     };
     let edit = |numbers: Range<u64>, resize| {
         let ranges = numbers.map(|number| (range(number), vec![new(number)])).collect();
         ContentEdit { ranges, resize, modified: Some(now()) }
     };
     // The other file has few extents. The third does not exist any more.
-    let other = New { kind: Kind::File, mode: 0o644, uid: 0, gid: 0, device: 0, link: Vec::new() };
+    let other = New { kind: FileKind::File, mode: 0o644, uid: 0, gid: 0, device: 0, link: Vec::new() };
     let other = meta.make(ROOT, b"other", &other, Time::default()).unwrap().0.ino;
-    let all_ranges = edit(0..RANGES, Resize::AtLeast(RANGES * EACH * STEP + 7));
+    let all_ranges = edit(0..RANGES, Resize::AtLeast(RANGES * EXTENTS_PER_FILE * EXTENT_DISTANCE + 7));
     let edits = [(ino, all_ranges), (other, edit(0..3, Resize::To(5))), (ino + 100, edit(0..3, Resize::Keep))];
     let (dead, _) = meta.change_contents(&edits).unwrap();
-    assert_eq!(dead.iter().filter(|dead| dead.set == 1).count() as u64, RANGES * EACH / IN_STRIPE);
+    assert_eq!(dead.iter().filter(|dead| dead.set == 1).count() as u64, RANGES * EXTENTS_PER_FILE / IN_STRIPE);
     assert_eq!(all(&meta, ino), (0..RANGES).map(new).collect::<Vec<_>>());
-    assert_eq!((meta.attributes(ino).unwrap().size, allocated(&all(&meta, other))), (RANGES * EACH * STEP + 7, 5));
+    assert_eq!(
+        (meta.attributes(ino).unwrap().size, allocated(&all(&meta, other))),
+        (RANGES * EXTENTS_PER_FILE * EXTENT_DISTANCE + 7, 5)
+    );
     // The ranges of a piece, their stripes, and those that are free of charge.
     let longest = kv.longest.load(Ordering::SeqCst);
-    assert!(longest <= 2 * MOST_CHANGES, "a transaction of {longest} changes");
+    assert!(longest <= 2 * MAX_CHANGES, "a transaction of {longest} changes");
     assert_eq!(meta.attributes(ino).unwrap().allocated, allocated(&all(&meta, ino)));
 }
 
@@ -267,11 +281,11 @@ fn many_ranges_of_many_extents_are_replaced_piece_by_piece() {
 #[test]
 fn truncations_of_several_files_are_bounded_together() {
     let (kv, meta, first) = file_of(8000);
-    let new = New { kind: Kind::File, mode: 0o644, uid: 0, gid: 0, device: 0, link: Vec::new() };
+    let new = New { kind: FileKind::File, mode: 0o644, uid: 0, gid: 0, device: 0, link: Vec::new() };
     let more = [b"second", b"third!"].map(|name| {
         let ino = meta.make(ROOT, name, &new, Time::default()).unwrap().0.ino;
         let extents: Vec<Extent> = (0..8000).map(extent).collect();
-        let edit = ContentEdit { ranges: vec![(0..8000 * STEP, extents)], ..ContentEdit::default() };
+        let edit = ContentEdit { ranges: vec![(0..8000 * EXTENT_DISTANCE, extents)], ..ContentEdit::default() };
         meta.change_content(ino, &edit).unwrap();
         ino
     });
@@ -287,19 +301,19 @@ fn truncations_of_several_files_are_bounded_together() {
 /// A reader sees extents that are being joined as they were or as they are.
 #[test]
 fn extents_are_those_of_one_moment() {
-    const PARTS: u64 = 8;
+    const PART_COUNT: u64 = 8;
     let kv = Arc::new(Memory::new(meta::MERGE));
     let meta = Meta::open(kv, (0, 0), Time::default()).unwrap();
-    let new = New { kind: Kind::File, mode: 0o644, uid: 0, gid: 0, device: 0, link: Vec::new() };
+    let new = New { kind: FileKind::File, mode: 0o644, uid: 0, gid: 0, device: 0, link: Vec::new() };
     let ino = meta.make(ROOT, b"file", &new, Time::default()).unwrap().0.ino;
-    let whole = 0..PARTS * 512;
+    let whole = 0..PART_COUNT * 512;
     let stripe = |record: u32, offset: u64, length: u64| Extent {
         offset,
         length,
-        place: Place::Stripe(Span { set: 1, record, block: 4096, start: offset as u32 }),
+        place: ExtentPlace::Stripe(Span { set: 1, record, block: 4096, start: offset as u32 }),
     };
     let one = vec![stripe(0, 0, whole.end)];
-    let several: Vec<Extent> = (0..PARTS).map(|part| stripe(part as u32 + 1, part * 512, 512)).collect();
+    let several: Vec<Extent> = (0..PART_COUNT).map(|part| stripe(part as u32 + 1, part * 512, 512)).collect();
     let change = |extents: &[Extent]| {
         let edit = ContentEdit { ranges: vec![(whole.clone(), extents.to_vec())], ..ContentEdit::default() };
         meta.change_content(ino, &edit).unwrap();

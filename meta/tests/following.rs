@@ -5,7 +5,7 @@
 mod common;
 
 use common::{VOLUME, memory, of_places, small};
-use meta::journal::{FollowOptions, Follower, Hint, Journaled, Limits, Options, Place, Shelf};
+use meta::journal::{FollowOptions, Follower, Hint, JournalLimits, Journaled, MirrorTarget, Options, Shelf};
 use meta::kv::{Batch, Edit, Index, IndexState, Kv, KvError, MemoryIndex, Order, View, Visit};
 use plan::TargetId;
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use volume::target::{ClaimRequest, ClaimState, Faults, Faulty, Holder, Memory, Space, Target, TargetFile};
 
 /// How long a test waits for something.
-const LONG: Duration = Duration::from_secs(100);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(100);
 
 /// A disk as a follower may use it.
 #[derive(Debug)]
@@ -148,14 +148,14 @@ impl Disks {
     }
 
     /// The disks as a follower sees them, in this order.
-    fn read(&self, order: impl IntoIterator<Item = usize>) -> Vec<Place> {
+    fn read(&self, order: impl IntoIterator<Item = usize>) -> Vec<MirrorTarget> {
         let place = |number: usize| {
             (TargetId(number as u16), Arc::new(OnlyRead(self.0[number].open_again())) as Arc<dyn Target>)
         };
         order.into_iter().map(place).collect()
     }
 
-    fn all(&self) -> Vec<Place> {
+    fn all(&self) -> Vec<MirrorTarget> {
         self.read(0..self.0.len())
     }
 
@@ -183,7 +183,7 @@ fn options(name: &str, seen: &[Arc<Faulty>], index: Box<dyn Index>) -> Options {
     let id = name.bytes().fold(1, |id, byte| id * 251 + u128::from(byte));
     let holder = Holder { id, name: name.into(), address: String::new() };
     // Snapshots are made when a test asks for them.
-    let limits = Limits { retry: Duration::from_millis(20), snapshot_bytes: 1 << 20, ..small() };
+    let limits = JournalLimits { retry: Duration::from_millis(20), snapshot_bytes: 1 << 20, ..small() };
     let place = |(id, disk): (usize, &Arc<Faulty>)| (TargetId(id as u16), disk.clone() as Arc<dyn Target>);
     Options { holder, ..of_places(seen.iter().enumerate().map(place).collect(), 2, index, limits) }
 }
@@ -223,20 +223,20 @@ fn follower(index: &Kept) -> Follower {
         batch_bytes: 1000,
         delay: Duration::ZERO,
         pause: Duration::ZERO,
-        deadline: LONG,
+        deadline: WAIT_TIMEOUT,
     };
     Follower::new(options, Arc::new(Shelf::new(Box::new(index.clone())))).unwrap()
 }
 
 /// Steps until the follower has read that transaction.
 #[track_caller]
-fn follow(follower: &mut Follower, disks: &Disks, places: &[Place], last: u64) {
+fn follow(follower: &mut Follower, disks: &Disks, places: &[MirrorTarget], last: u64) {
     let begun = Instant::now();
     let mut error = None;
     while follower.position() != Some(last) {
         let hint = Hint { epoch: disks.epoch(), last };
         error = follower.step(places, &hint).err().or(error);
-        assert!(begun.elapsed() < LONG, "{:?} and not {last}: {error:?}", follower.position());
+        assert!(begun.elapsed() < WAIT_TIMEOUT, "{:?} and not {last}: {error:?}", follower.position());
     }
 }
 
@@ -474,7 +474,7 @@ fn a_closed_index_ends_the_follower() {
         batch_bytes: 1000,
         delay: Duration::ZERO,
         pause: Duration::ZERO,
-        deadline: LONG,
+        deadline: WAIT_TIMEOUT,
     };
     let mut standby = Follower::new(options, shelf.clone()).unwrap();
     follow(&mut standby, &disks, &disks.all(), last);
@@ -483,7 +483,7 @@ fn a_closed_index_ends_the_follower() {
     add_all(&kv, 20..40);
     let begun = Instant::now();
     while standby.step(&disks.all(), &Hint::default()).is_ok() {
-        assert!(begun.elapsed() < LONG);
+        assert!(begun.elapsed() < WAIT_TIMEOUT);
     }
     assert_eq!(index.numbers(), before);
     assert!(Follower::new(options, shelf).is_err());

@@ -1,11 +1,11 @@
-//! Targets without room: what is there can be read, what was removed gives room back, and nothing
+//! Targets without space: what is there can be read, what was removed gives space back, and nothing
 //! hangs.
 #![allow(missing_docs)]
 
 mod common;
 
 use common::{Flaky, memory, options, small};
-use meta::journal::{Journaled, Limits};
+use meta::journal::{JournalLimits, Journaled};
 use meta::kv::{Batch, Kv, KvError};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -37,13 +37,13 @@ fn until(what: &str, reached: impl Fn() -> bool) {
     }
 }
 
-/// Somebody else takes all room.
+/// Somebody else takes all space.
 fn fill(targets: &[Arc<Flaky>]) {
-    targets.iter().for_each(|target| target.room.store(target.used().max(1), Ordering::Relaxed));
+    targets.iter().for_each(|target| target.capacity.store(target.used().max(1), Ordering::Relaxed));
 }
 
 fn empty(targets: &[Arc<Flaky>]) {
-    targets.iter().for_each(|target| target.room.store(0, Ordering::Relaxed));
+    targets.iter().for_each(|target| target.capacity.store(0, Ordering::Relaxed));
 }
 
 fn snapshots(target: &Flaky) -> usize {
@@ -51,7 +51,7 @@ fn snapshots(target: &Flaky) -> usize {
 }
 
 #[test]
-fn full_targets_can_be_opened_and_go_on_when_there_is_room() {
+fn full_targets_can_be_opened_and_go_on_when_there_is_space() {
     let targets = targets(3);
     let kv = Journaled::create(options(&targets, 2, memory(), small())).unwrap();
     (0..100).for_each(|n| put(&kv, n, 100).unwrap());
@@ -66,20 +66,20 @@ fn full_targets_can_be_opened_and_go_on_when_there_is_room() {
     assert_eq!(put(&kv, 100, 100), Err(KvError::NoSpace));
     until("it notices", || !kv.takes_more(0));
     empty(&targets);
-    until("there is room", || put(&kv, 101, 100).is_ok());
+    until("there is space", || put(&kv, 101, 100).is_ok());
     drop(kv);
     let kv = Journaled::open(options(&targets, 2, memory(), small())).unwrap();
     assert!((0..=101).all(|n: u32| kv.get(&n.to_be_bytes()).unwrap().is_some()));
 }
 
 #[test]
-fn a_snapshot_without_room_leaves_nothing_and_loses_no_mirror() {
+fn a_snapshot_without_space_leaves_nothing_and_loses_no_mirror() {
     let targets = targets(3);
-    let limits = Limits { segment_bytes: 1 << 20, snapshot_bytes: 1 << 20, ..small() };
+    let limits = JournalLimits { segment_bytes: 1 << 20, snapshot_bytes: 1 << 20, ..small() };
     let kv = Journaled::create(options(&targets, 2, memory(), limits)).unwrap();
     (0..100).for_each(|n| put(&kv, n, 1000).unwrap());
     // The journal goes on, a snapshot does not fit.
-    targets.iter().for_each(|target| target.room.store(target.used() + 50_000, Ordering::Relaxed));
+    targets.iter().for_each(|target| target.capacity.store(target.used() + 50_000, Ordering::Relaxed));
     for _ in 0..3 {
         kv.checkpoint().unwrap();
         put(&kv, 200, 100).unwrap();
@@ -93,15 +93,15 @@ fn a_snapshot_without_room_leaves_nothing_and_loses_no_mirror() {
 }
 
 /// Fills the targets with metadata as far as they take it; everything can be removed then, and
-/// gives its room back.
+/// gives its space back.
 #[test]
 fn what_fills_the_targets_can_be_removed() {
     let targets = targets(4);
-    targets.iter().for_each(|target| target.room.store(600_000, Ordering::Relaxed));
+    targets.iter().for_each(|target| target.capacity.store(600_000, Ordering::Relaxed));
     let kv = Journaled::create(options(&targets, 3, memory(), small())).unwrap();
     for round in 0..3 {
         let mut count = 0;
-        until("there is room", || kv.takes_more(0));
+        until("there is space", || kv.takes_more(0));
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(4) {
             match kv.takes_more(0) {
@@ -140,7 +140,7 @@ fn partial_snapshots_are_removed_at_the_opening() {
     assert!(targets.iter().all(|target| target.names().iter().all(|file| !partial.contains(file))));
 }
 
-/// A mirror that is full is replaced by a target with room, and gives back what it had.
+/// A mirror that is full is replaced by a target with space, and gives back what it had.
 #[test]
 fn a_full_target_that_is_left_keeps_nothing() {
     let targets = targets(4);
@@ -155,6 +155,6 @@ fn a_full_target_that_is_left_keeps_nothing() {
     (21..30).for_each(|n| put(&kv, n, 1000).unwrap());
     kv.checkpoint().unwrap();
     assert_eq!(targets[0].names(), []);
-    // One without room is not even tried.
+    // One without space is not even tried.
     assert_eq!(kv.status().mirrors.len(), 3);
 }

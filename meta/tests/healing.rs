@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Flaky, memory, options, small};
-use meta::journal::{Journaled, Limits};
+use meta::journal::{JournalLimits, Journaled};
 use meta::kv::{Batch, Kv, KvError};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ fn targets(count: usize) -> Vec<Arc<Flaky>> {
     (0..count).map(|_| Flaky::new()).collect()
 }
 
-fn soon() -> Limits {
-    Limits { retry: Duration::from_millis(20), ..small() }
+fn soon() -> JournalLimits {
+    JournalLimits { retry: Duration::from_millis(20), ..small() }
 }
 
 fn add(kv: &Journaled) {

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Flaky, Scratch, memory, of_places, options, places, small};
-use meta::journal::{Journaled, Limits, Place};
+use meta::journal::{JournalLimits, Journaled, MirrorTarget};
 use meta::kv::{Batch, Kv, KvError};
 use plan::TargetId;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ fn under_load(kv: &Journaled, action: impl FnOnce()) -> u64 {
     })
 }
 
-fn without(targets: &[Arc<Flaky>], gone: &[usize]) -> Vec<Place> {
+fn without(targets: &[Arc<Flaky>], gone: &[usize]) -> Vec<MirrorTarget> {
     places(targets).into_iter().filter(|(id, _)| !gone.contains(&usize::from(id.0))).collect()
 }
 
@@ -211,12 +211,12 @@ fn the_same_directories_opened_anew_keep_everything() {
     let scratch = Scratch::new();
     for mirrors in [1, 2] {
         let name = |id: u16| format!("{mirrors}.{id}");
-        let disks: Vec<Place> = (0..2).map(|id| (TargetId(id), scratch.disk(&name(id)))).collect();
-        let again = || -> Vec<Place> {
-            let open = |(id, disk): &Place| (*id, Arc::new(Faulty::new(disk.clone())) as Arc<dyn Target>);
+        let disks: Vec<MirrorTarget> = (0..2).map(|id| (TargetId(id), scratch.disk(&name(id)))).collect();
+        let again = || -> Vec<MirrorTarget> {
+            let open = |(id, disk): &MirrorTarget| (*id, Arc::new(Faulty::new(disk.clone())) as Arc<dyn Target>);
             disks.iter().map(open).collect()
         };
-        let limits = Limits { deadline: Limits::default().deadline, ..small() };
+        let limits = JournalLimits { deadline: JournalLimits::default().deadline, ..small() };
         let kv = Journaled::create(of_places(disks.clone(), mirrors, memory(), limits)).unwrap();
         let count = under_load(&kv, || (0..5).for_each(|_| kv.set_targets(again()).unwrap()));
         kv.set_targets(again()).unwrap();

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{memory, of_places, small};
-use meta::journal::{Access, Journaled, Limits, Options, Place};
+use meta::journal::{Access, JournalLimits, Journaled, MirrorTarget, Options};
 use meta::kv::{Batch, Kv, KvError};
 use plan::TargetId;
 use std::collections::BTreeSet;
@@ -32,7 +32,7 @@ impl Disks {
 }
 
 impl Seen {
-    fn places(&self) -> Vec<Place> {
+    fn places(&self) -> Vec<MirrorTarget> {
         let place = |(id, disk): (usize, &Arc<Faulty>)| (TargetId(id as u16), disk.clone() as Arc<dyn Target>);
         self.0.iter().enumerate().map(place).collect()
     }
@@ -46,8 +46,8 @@ impl Seen {
     }
 }
 
-fn limits() -> Limits {
-    Limits { retry: Duration::from_millis(20), ..small() }
+fn limits() -> JournalLimits {
+    JournalLimits { retry: Duration::from_millis(20), ..small() }
 }
 
 /// Options of an opener with a name; `losses` targets may be lost.

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Scratch, of_places, redb};
-use meta::journal::{Journaled, Limits, Place};
+use meta::journal::{JournalLimits, Journaled, MirrorTarget};
 use meta::kv::{Batch, Kv};
 use plan::TargetId;
 use std::thread;
@@ -21,9 +21,9 @@ fn put(kv: &dyn Kv, key: u64) -> u64 {
 #[ignore = "measures"]
 fn speed() {
     let scratch = Scratch::new();
-    let targets: Vec<Place> = (0..3).map(|id| (TargetId(id), scratch.disk(&id.to_string()))).collect();
+    let targets: Vec<MirrorTarget> = (0..3).map(|id| (TargetId(id), scratch.disk(&id.to_string()))).collect();
     let index = redb(&scratch.0.join("index"));
-    let options = of_places(targets, 3, index, Limits::default());
+    let options = of_places(targets, 3, index, JournalLimits::default());
     let kv = Journaled::create(options).unwrap();
     let rate = |what: &str, count: u64, run: &dyn Fn()| {
         let started = Instant::now();

@@ -3,9 +3,9 @@
 use crate::command::Arguments;
 use crate::layout::LEADER;
 use crate::metadata::Line;
-use crate::office::{Mail, Office};
-use crate::parcel::{Parcel, Setup};
-use crate::play::{Hands, Relay, close, introduce, open_here, play};
+use crate::process_message::{ProcessMessage, Setup};
+use crate::router::{Mail, Router};
+use crate::run::{Relay, RoleContext, close, introduce, open_here, run};
 use archive::clock::process_seconds;
 use archive::roles::Reporter;
 use archive::transport::REPORTER;
@@ -14,45 +14,45 @@ use fs::FileSystem;
 use std::sync::Arc;
 
 /// Follows the leader until it says that there is nothing more.
-pub fn follow(office: &Arc<Office>, mail: &Mail, arguments: &Arguments, host: &str) {
-    office.send(LEADER, &Parcel::Hello(env!("CARGO_PKG_VERSION").into(), host.into()));
+pub fn follow(router: &Arc<Router>, mail: &Mail, arguments: &Arguments, host: &str) {
+    router.send(LEADER, &ProcessMessage::Hello(env!("CARGO_PKG_VERSION").into(), host.into()));
     // Only the leader sends anything here, and only these two.
-    for (_, parcel) in mail {
-        match parcel {
-            Parcel::Setup(setup) => take_part(office, &setup, arguments, host),
+    for (_, process_message) in mail {
+        match process_message {
+            ProcessMessage::Setup(setup) => take_part(router, &setup, arguments, host),
             _ => return,
         }
     }
 }
 
-fn take_part(office: &Arc<Office>, setup: &Setup, arguments: &Arguments, host: &str) {
+fn take_part(router: &Arc<Router>, setup: &Setup, arguments: &Arguments, host: &str) {
     let cpu = process_seconds();
-    office.begin(setup.layout.clone(), None);
-    let me = office.me();
-    let opened = setup.layout.touches_files(me).then(|| open(office, setup, arguments));
-    let (volume, hands) = match opened {
-        Some(Ok((volume, hands))) => (Some(volume), Ok(hands)),
+    router.begin(setup.layout.clone(), None);
+    let me = router.me();
+    let opened = setup.layout.touches_files(me).then(|| open(router, setup, arguments));
+    let (volume, context) = match opened {
+        Some(Ok((volume, context))) => (Some(volume), Ok(context)),
         Some(Err(why)) => (None, Err(format!("rank {me} on {host}: {why}"))),
         None => (None, Err("it touches no files".into())),
     };
     let reports = setup.layout.process_of(REPORTER) == Some(me);
-    let reporter = reports.then(|| Reporter::new(setup.layout.crew(), setup.facts.clone(), Relay(office)));
-    let reporter = play(office, setup, &hands, None, reporter);
+    let reporter = reports.then(|| Reporter::new(setup.layout.crew(), setup.facts.clone(), Relay(router)));
+    let reporter = run(router, setup, &context, None, reporter);
     if let Some(reporter) = reporter {
-        let (facts, broken) = reporter.into_facts(office.control());
-        office.send(LEADER, &Parcel::Facts(Box::new(facts), broken));
+        let (facts, broken) = reporter.into_facts(router.control());
+        router.send(LEADER, &ProcessMessage::Facts(Box::new(facts), broken));
     }
-    drop(hands);
+    drop(context);
     let mut farewell = close(volume, cpu);
     farewell.trouble = farewell.trouble.map(|why| format!("rank {me} on {host}: {why}"));
-    office.send(LEADER, &Parcel::Farewell(farewell));
+    router.send(LEADER, &ProcessMessage::Farewell(farewell));
 }
 
-fn open(office: &Arc<Office>, setup: &Setup, arguments: &Arguments) -> Result<(Arc<FileSystem>, Hands), Failure> {
+fn open(router: &Arc<Router>, setup: &Setup, arguments: &Arguments) -> Result<(Arc<FileSystem>, RoleContext), Failure> {
     introduce(arguments)?;
     let options = arguments.archive().options(setup.layout.crew(), setup.update)?;
-    let volume = open_here(&Line::to_leader(office), setup)?;
-    office.opened(&volume);
-    let hands = Hands::new(&volume, office, setup, options);
-    Ok((volume, hands))
+    let volume = open_here(&Line::to_leader(router), setup)?;
+    router.opened(&volume);
+    let context = RoleContext::new(&volume, router, setup, options);
+    Ok((volume, context))
 }

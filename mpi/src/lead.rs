@@ -3,10 +3,10 @@
 
 use crate::command::Arguments;
 use crate::layout::{LEADER, Layout, Process};
-use crate::metadata::{Desk, Line};
-use crate::office::{Mail, Office};
-use crate::parcel::{Farewell, Parcel, Setup};
-use crate::play::{Hands, close, introduce, open_here, play};
+use crate::metadata::{Line, MetadataService};
+use crate::process_message::{Farewell, ProcessMessage, Setup};
+use crate::router::{Mail, Router};
+use crate::run::{RoleContext, close, introduce, open_here, run};
 use archive::clock::{Clock, process_seconds};
 use archive::job::{Job, Options};
 use archive::report::{Ending, Facts, Written};
@@ -26,9 +26,9 @@ pub type Done = (Facts, Option<String>);
 ///
 /// # Errors
 /// When it did not do everything.
-pub fn lead(office: &Arc<Office>, mail: &Mail, arguments: &Arguments, host: &str) -> Outcome {
+pub fn lead(router: &Arc<Router>, mail: &Mail, arguments: &Arguments, host: &str) -> Outcome {
     let archive = arguments.archive();
-    let (facts, broken) = archive_all(office, mail, arguments, host)?;
+    let (facts, broken) = archive_all(router, mail, arguments, host)?;
     let report = Report::new(archive.report.as_deref(), archive.force)?;
     end(&facts, broken, &report, arguments.json)
 }
@@ -37,9 +37,9 @@ pub fn lead(office: &Arc<Office>, mail: &Mail, arguments: &Arguments, host: &str
 ///
 /// # Errors
 /// When it cannot begin, or its end cannot be written.
-pub fn archive_all(office: &Arc<Office>, mail: &Mail, arguments: &Arguments, host: &str) -> Result<Done, Failure> {
+pub fn archive_all(router: &Arc<Router>, mail: &Mail, arguments: &Arguments, host: &str) -> Result<Done, Failure> {
     let archive = arguments.archive();
-    let hosts = hellos(office, mail, host)?;
+    let hosts = hellos(router, mail, host)?;
     introduce(arguments)?;
     let mut wanted = wanted(arguments, hosts.iter().all(|other| other == host))?;
     let sources = std::mem::take(&mut wanted.sources).into_iter().map(absolute).collect::<Result<Vec<_>, _>>()?;
@@ -59,8 +59,8 @@ pub fn archive_all(office: &Arc<Office>, mail: &Mail, arguments: &Arguments, hos
         workers: layout.worker_names(&hosts).into_iter().map(worker).collect(),
         ..wanted.facts(&volume)
     };
-    let job = Job::begin(volume.shared(), &sources, &address.path, begin, office.control()).map_err(failed)?;
-    let desk = server_of(&address.volume)?.is_none().then(|| Desk::new(volume.shared()));
+    let job = Job::begin(volume.shared(), &sources, &address.path, begin, router.control()).map_err(failed)?;
+    let service = server_of(&address.volume)?.is_none().then(|| MetadataService::new(volume.shared()));
     let setup = Setup {
         layout,
         began: clock.beginning(),
@@ -71,12 +71,12 @@ pub fn archive_all(office: &Arc<Office>, mail: &Mail, arguments: &Arguments, hos
         absent: volume.absent_targets(),
         facts,
     };
-    office.begin(setup.layout.clone(), desk.clone());
-    office.send_all(&Parcel::Setup(Box::new(setup.clone())));
-    let part = Part { office, setup: &setup, json: arguments.json };
+    router.begin(setup.layout.clone(), service.clone());
+    router.send_all(&ProcessMessage::Setup(Box::new(setup.clone())));
+    let part = Part { router, setup: &setup, json: arguments.json };
     let list = lock(&job.walking.list).take();
-    let (mut facts, broken, done) = part.take(mail, &job, volume.shared(), desk, Options { list, ..own });
-    office.close_desk();
+    let (mut facts, broken, done) = part.take(mail, &job, volume.shared(), service, Options { list, ..own });
+    router.close_service();
     facts.wall_seconds = clock.seconds();
     let completed = complete(&job, &volume, &facts);
     let own = volume.written();
@@ -135,12 +135,12 @@ fn transport(hosts: &[String]) -> String {
 }
 
 /// Waits until all are there. Returns their hosts.
-fn hellos(office: &Office, mail: &Mail, host: &str) -> Result<Vec<String>, Failure> {
-    let mut hosts = vec![None; office.processes() as usize];
+fn hellos(router: &Router, mail: &Mail, host: &str) -> Result<Vec<String>, Failure> {
+    let mut hosts = vec![None; router.processes() as usize];
     hosts[LEADER as usize] = Some(host.to_owned());
     while hosts.iter().any(Option::is_none) {
-        let Ok((from, parcel)) = mail.recv() else { break };
-        let Parcel::Hello(version, host) = parcel else { continue };
+        let Ok((from, process_message)) = mail.recv() else { break };
+        let ProcessMessage::Hello(version, host) = process_message else { continue };
         if version != env!("CARGO_PKG_VERSION") {
             return Err(Failure::Other(format!(
                 "rank {from} on {host} runs weft-mpi {version}, and rank 0 {}; start the same program everywhere",
@@ -164,7 +164,7 @@ fn absolute(mut source: archive::job::Source) -> Result<archive::job::Source, Fa
 
 /// The leader's own part of the job.
 struct Part<'a> {
-    office: &'a Arc<Office>,
+    router: &'a Arc<Router>,
     setup: &'a Setup,
     json: bool,
 }
@@ -172,20 +172,20 @@ struct Part<'a> {
 impl Part<'_> {
     /// What the leader's own explorers and workers work with, if it has any. They are clients of
     /// the volume like those of other processes.
-    fn hands(
+    fn context(
         &self,
         volume: &Arc<FileSystem>,
-        desk: Option<Arc<Desk>>,
+        service: Option<Arc<MetadataService>>,
         options: Options,
-    ) -> Result<(Option<Arc<FileSystem>>, Hands), String> {
+    ) -> Result<(Option<Arc<FileSystem>>, RoleContext), String> {
         if !self.setup.layout.touches_files(LEADER) {
             return Err("it touches no files".into());
         }
-        let client = desk.map(|desk| open_here(&Line::here(&desk, self.office), self.setup));
+        let client = service.map(|service| open_here(&Line::here(&service, self.router), self.setup));
         let client = client.transpose().map_err(|why| why.to_string())?;
         let used = client.as_ref().unwrap_or(volume);
-        self.office.opened(used);
-        Ok((client.clone(), Hands::new(used, self.office, self.setup, options)))
+        self.router.opened(used);
+        Ok((client.clone(), RoleContext::new(used, self.router, self.setup, options)))
     }
 
     /// Takes part until all processes are done. Returns the facts, why the job could not go on, and
@@ -195,13 +195,13 @@ impl Part<'_> {
         mail: &Mail,
         job: &Job,
         volume: &Arc<FileSystem>,
-        desk: Option<Arc<Desk>>,
+        service: Option<Arc<MetadataService>>,
         options: Options,
     ) -> (Facts, Option<String>, Farewell) {
-        let hands = self.hands(volume, desk, options);
-        let (client, hands) = hands.map_or_else(|why| (None, Err(why)), |(client, hands)| (client, Ok(hands)));
-        let ((mut facts, mut broken), mut farewells) = self.play(mail, &hands, job);
-        drop(hands);
+        let context = self.context(volume, service, options);
+        let (client, context) = context.map_or_else(|why| (None, Err(why)), |(client, context)| (client, Ok(context)));
+        let ((mut facts, mut broken), mut farewells) = self.run(mail, &context, job);
+        drop(context);
         // Its processor time is the leader's, which is counted at the end.
         farewells.push(close(client, process_seconds()));
         let mut all = Farewell::default();
@@ -211,7 +211,7 @@ impl Part<'_> {
             all.cpu_seconds += farewell.cpu_seconds;
             broken = broken.or(farewell.trouble);
         }
-        facts.ending = match (&broken, self.office.control().go_on()) {
+        facts.ending = match (&broken, self.router.control().go_on()) {
             (Some(_), _) => Ending::Failed,
             (None, Err(_)) => Ending::Interrupted,
             (None, Ok(())) => Ending::Finished,
@@ -220,17 +220,17 @@ impl Part<'_> {
     }
 
     /// Plays the leader's roles, and shows what the reporter says, until all processes are done.
-    fn play(&self, mail: &Mail, hands: &Result<Hands, String>, job: &Job) -> (Done, Vec<Farewell>) {
-        let Self { office, setup, json } = *self;
+    fn run(&self, mail: &Mail, context: &Result<RoleContext, String>, job: &Job) -> (Done, Vec<Farewell>) {
+        let Self { router, setup, json } = *self;
         let crew = setup.layout.crew();
-        let manager = Manager::new(crew, job.plan, job.walks.clone(), office.control().clone());
+        let manager = Manager::new(crew, job.plan, job.walks.clone(), router.control().clone());
         let show = Mutex::new(Progress::new("archiving", json));
         let here = setup.layout.process_of(REPORTER) == Some(LEADER);
         let reporter = here.then(|| Reporter::new(crew, setup.facts.clone(), Shared(&show)));
         std::thread::scope(|scope| {
-            let playing = scope.spawn(|| play(office, setup, hands, Some(manager), reporter));
-            let (reported, farewells) = collect(mail, &show, office.processes(), here);
-            let own = playing.join().ok().flatten().map(|reporter| reporter.into_facts(office.control()));
+            let playing = scope.spawn(|| run(router, setup, context, Some(manager), reporter));
+            let (reported, farewells) = collect(mail, &show, router.processes(), here);
+            let own = playing.join().ok().flatten().map(|reporter| reporter.into_facts(router.control()));
             let nothing = || (setup.facts.clone(), Some("the reporter panicked, which is a defect".into()));
             (own.or(reported).unwrap_or_else(nothing), farewells)
         })
@@ -257,12 +257,12 @@ fn collect(mail: &Mail, show: &Mutex<Progress>, processes: u32, here: bool) -> (
     let mut farewells = Vec::<(Process, Farewell)>::new();
     let mut show = Shared(show);
     while farewells.len() + 1 < processes as usize || reported.is_none() && !here {
-        let Ok((from, parcel)) = mail.recv() else { break };
-        match parcel {
-            Parcel::Problem(problem) => show.problem(&problem),
-            Parcel::Progress(facts) => show.progress(&facts),
-            Parcel::Facts(facts, broken) => reported = Some((*facts, broken)),
-            Parcel::Farewell(farewell) => farewells.push((from, farewell)),
+        let Ok((from, process_message)) = mail.recv() else { break };
+        match process_message {
+            ProcessMessage::Problem(problem) => show.problem(&problem),
+            ProcessMessage::Progress(facts) => show.progress(&facts),
+            ProcessMessage::Facts(facts, broken) => reported = Some((*facts, broken)),
+            ProcessMessage::Farewell(farewell) => farewells.push((from, farewell)),
             _ => {}
         }
     }

@@ -8,9 +8,9 @@ mod follow;
 pub mod layout;
 mod lead;
 pub mod metadata;
-pub mod office;
-pub mod parcel;
-mod play;
+pub mod process_message;
+pub mod router;
+mod run;
 
 pub use follow::follow;
 pub use lead::{Done, archive_all, lead};

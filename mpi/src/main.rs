@@ -1,4 +1,4 @@
-//! `weft-mpi`: moves parcels between the processes of a job by MPI. Only the first thread of each
+//! `weft-mpi`: moves messages between the processes of a job by MPI. Only the first thread of each
 //! process calls MPI: an MPI library without support for threads promises no more, and so only one
 //! place waits. It never waits inside MPI, because that takes a whole core and would falsify time
 //! and energy. It polls, and sleeps longer each time there is nothing, up to a millisecond.
@@ -16,19 +16,19 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 use weft_mpi::command::Arguments;
 use weft_mpi::layout::{LEADER, Process};
-use weft_mpi::office::{Office, Outgoing};
-use weft_mpi::parcel::Parcel;
+use weft_mpi::process_message::ProcessMessage;
+use weft_mpi::router::{Outgoing, Router};
 use weft_mpi::{follow, lead};
 
 /// The tag of all messages.
 const TAG: i32 = 7;
 /// Messages that are on their way at once.
-const MOST: usize = 64;
+const MAX_SENDING_MESSAGES: usize = 64;
 /// No message is longer.
-const MOST_BYTES: usize = 1 << 30;
+const MAX_MESSAGE_BYTES: usize = 1 << 30;
 /// Between two looks, when there was something a moment ago, and when there was nothing for long.
-const SHORTEST: Duration = Duration::from_micros(5);
-const LONGEST: Duration = Duration::from_millis(1);
+const MIN_POLL_INTERVAL: Duration = Duration::from_micros(5);
+const MAX_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 fn main() -> ExitCode {
     let read = Arguments::read(std::env::args_os());
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     let me = world.rank() as Process;
     let arguments = match read {
         Ok(arguments) => arguments,
-        Err(why) => return ExitCode::from(if me == LEADER { told(&why) } else { 0 }),
+        Err(why) => return ExitCode::from(if me == LEADER { print_usage(&why) } else { 0 }),
     };
     if level < Threading::Funneled {
         give_up(&world, &Broken("this MPI library was built without any support for threads".into()));
@@ -50,27 +50,27 @@ fn main() -> ExitCode {
 }
 
 /// Prints the help, or what is wrong with the arguments. Returns the exit status.
-fn told(why: &clap::Error) -> u8 {
+fn print_usage(why: &clap::Error) -> u8 {
     let _ = why.print();
     if matches!(why.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) { 0 } else { 2 }
 }
 
 /// The life of this process. Returns its exit status, which is that of the job at the leader.
 fn take_part(world: &SimpleCommunicator, me: Process, arguments: Arguments, host: &str) -> u8 {
-    let (office, outgoing, mail) = Office::new(me, world.size() as u32, control(false));
+    let (router, outgoing, mail) = Router::new(me, world.size() as u32, control(false));
     let body = std::thread::spawn({
-        let (office, host) = (office.clone(), host.to_owned());
+        let (router, host) = (router.clone(), host.to_owned());
         move || {
             if me != LEADER {
-                follow(&office, &mail, &arguments, &host);
+                follow(&router, &mail, &arguments, &host);
                 return 0;
             }
-            let status = lead(&office, &mail, &arguments, &host).map_or_else(|why| why.report(arguments.json), |()| 0);
-            office.send_all(&Parcel::End);
+            let status = lead(&router, &mail, &arguments, &host).map_or_else(|why| why.report(arguments.json), |()| 0);
+            router.send_all(&ProcessMessage::End);
             status
         }
     });
-    move_parcels(world, &office, &outgoing, || body.is_finished());
+    move_messages(world, &router, &outgoing, || body.is_finished());
     body.join().unwrap_or_else(|_| give_up(world, &Broken(format!("rank {me} on {host} panicked, which is a defect"))))
 }
 
@@ -80,68 +80,68 @@ fn give_up(world: &SimpleCommunicator, why: &Broken) -> ! {
     world.abort(1)
 }
 
-/// Moves parcels until the life of this process has ended and all that it sent is on its way.
-fn move_parcels(world: &SimpleCommunicator, office: &Arc<Office>, outgoing: &Outgoing, ended: impl Fn() -> bool) {
-    let mut pause = SHORTEST;
+/// Moves messages until the life of this process has ended and all that it sent is on its way.
+fn move_messages(world: &SimpleCommunicator, router: &Arc<Router>, outgoing: &Outgoing, ended: impl Fn() -> bool) {
+    let mut pause = MIN_POLL_INTERVAL;
     loop {
         // Asked first, so that what was sent before the end is in the queue.
         let ended = ended();
-        let mut batch: Vec<_> = outgoing.try_iter().take(MOST).collect();
+        let mut batch: Vec<_> = outgoing.try_iter().take(MAX_SENDING_MESSAGES).collect();
         if batch.is_empty() {
             if ended {
                 return;
             }
-            if look(world, office) {
-                pause = SHORTEST;
+            if look(world, router) {
+                pause = MIN_POLL_INTERVAL;
                 continue;
             }
             match outgoing.recv_timeout(pause) {
-                Ok(parcel) => batch.push(parcel),
+                Ok(process_message) => batch.push(process_message),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    pause = (2 * pause).min(LONGEST);
+                    pause = (2 * pause).min(MAX_POLL_INTERVAL);
                     continue;
                 }
             }
         }
-        send(world, office, &batch);
-        pause = SHORTEST;
+        send(world, router, &batch);
+        pause = MIN_POLL_INTERVAL;
     }
 }
 
 /// Sends, and receives meanwhile, until all of it is on its way.
-fn send(world: &SimpleCommunicator, office: &Arc<Office>, batch: &[(Process, Vec<u8>)]) {
+fn send(world: &SimpleCommunicator, router: &Arc<Router>, batch: &[(Process, Vec<u8>)]) {
     mpi::request::scope(|scope| {
         let to = |process: Process| world.process_at_rank(process as i32);
         let begun = batch.iter().map(|(process, bytes)| to(*process).immediate_send_with_tag(scope, &bytes[..], TAG));
         let mut open: Vec<_> = begun.collect();
-        let mut pause = SHORTEST;
+        let mut pause = MIN_POLL_INTERVAL;
         loop {
             open = open.into_iter().filter_map(|request| request.test().err()).collect();
             if open.is_empty() {
                 return;
             }
-            if look(world, office) {
-                pause = SHORTEST;
+            if look(world, router) {
+                pause = MIN_POLL_INTERVAL;
             } else {
                 std::thread::sleep(pause);
-                pause = (2 * pause).min(LONGEST);
+                pause = (2 * pause).min(MAX_POLL_INTERVAL);
             }
         }
     });
 }
 
 /// Takes what has arrived. Returns whether there was anything.
-fn look(world: &SimpleCommunicator, office: &Arc<Office>) -> bool {
+fn look(world: &SimpleCommunicator, router: &Arc<Router>) -> bool {
     let mut any = false;
-    office.tick(Instant::now()).unwrap_or_else(|why| give_up(world, &why));
+    router.tick(Instant::now()).unwrap_or_else(|why| give_up(world, &why));
     while let Some((message, status)) = world.any_process().immediate_matched_probe_with_tag(TAG) {
         let length = usize::try_from(status.count(u8::equivalent_datatype())).unwrap_or(usize::MAX);
-        if length > MOST_BYTES {
+        if length > MAX_MESSAGE_BYTES {
             give_up(world, &Broken(format!("rank {} sent {length} bytes at once", status.source_rank())));
         }
         let mut bytes = vec![0u8; length];
         message.matched_receive_into(&mut bytes[..]);
-        office.deliver(status.source_rank() as Process, &bytes).unwrap_or_else(|why| give_up(world, &why));
+        router.deliver(status.source_rank() as Process, &bytes).unwrap_or_else(|why| give_up(world, &why));
         any = true;
     }
     any

@@ -4,8 +4,8 @@
 //! request is ever repeated.
 
 use crate::layout::Process;
-use crate::office::{Office, SILENCE};
-use crate::parcel::Parcel;
+use crate::process_message::ProcessMessage;
+use crate::router::{Router, SILENCE_TIMEOUT};
 use bytes::Bytes;
 use cluster::StoreAddress;
 use fs::label::{Label, Member};
@@ -17,15 +17,15 @@ use volume::Shown;
 use volume::target::{Disk, Target};
 
 /// Answers what clients ask.
-pub struct Desk {
+pub struct MetadataService {
     sessions: Arc<Sessions>,
 }
 
-impl Desk {
+impl MetadataService {
     /// For the clients of this volume.
     pub fn new(volume: &Arc<FileSystem>) -> Arc<Self> {
         // A process that is silent for that long ends the job anyway, and no other takes its place.
-        let sessions = Sessions::new(volume.clone(), 2 * SILENCE);
+        let sessions = Sessions::new(volume.clone(), 2 * SILENCE_TIMEOUT);
         sessions.keep_ticking();
         Arc::new(Self { sessions })
     }
@@ -33,20 +33,20 @@ impl Desk {
     /// Carries out a request of another process, on a thread that may wait, and sends the answer.
     pub fn carry_out(
         self: &Arc<Self>,
-        office: &Arc<Office>,
+        router: &Arc<Router>,
         from: Process,
         (number, session): (u64, u64),
         operation: u16,
         arguments: Bytes,
     ) {
-        let (desk, office) = (self.clone(), office.clone());
+        let (service, router) = (self.clone(), router.clone());
         cluster::runtime().spawn_blocking(move || {
-            let told = Arc::downgrade(&office);
+            let weak_router = Arc::downgrade(&router);
             let recall: Recall = Arc::new(move |questions: &[Question]| {
-                told.upgrade().inspect(|office| office.send(from, &Parcel::Recall(questions.to_vec())));
+                weak_router.upgrade().inspect(|router| router.send(from, &ProcessMessage::Recall(questions.to_vec())));
             });
-            let answer = desk.answer(session, &recall, operation, &arguments);
-            office.send(from, &Parcel::Answer(number, answer));
+            let answer = service.answer(session, &recall, operation, &arguments);
+            router.send(from, &ProcessMessage::Answer(number, answer));
         });
     }
 
@@ -69,25 +69,25 @@ pub struct Line {
 #[derive(Clone)]
 enum End {
     /// In this process.
-    Here(Arc<Desk>, Recall),
+    Here(Arc<MetadataService>, Recall),
     /// At the leader.
-    There(Arc<Office>),
+    There(Arc<Router>),
 }
 
 impl Line {
     /// To the leader.
-    pub fn to_leader(office: &Arc<Office>) -> Self {
-        Self { end: End::There(office.clone()), session: Arc::default() }
+    pub fn to_leader(router: &Arc<Router>) -> Self {
+        Self { end: End::There(router.clone()), session: Arc::default() }
     }
 
     /// Of the leader itself, whose own roles are clients like all others.
-    pub fn here(desk: &Arc<Desk>, office: &Arc<Office>) -> Self {
-        let office = Arc::downgrade(office);
+    pub fn here(service: &Arc<MetadataService>, router: &Arc<Router>) -> Self {
+        let router = Arc::downgrade(router);
         let recall: Recall = Arc::new(move |questions: &[Question]| {
-            let parcel = Parcel::Recall(questions.to_vec()).encode();
-            office.upgrade().inspect(|office| _ = office.deliver(office.me(), &parcel));
+            let process_message = ProcessMessage::Recall(questions.to_vec()).encode();
+            router.upgrade().inspect(|router| _ = router.deliver(router.me(), &process_message));
         });
-        Self { end: End::Here(desk.clone(), recall), session: Arc::default() }
+        Self { end: End::Here(service.clone(), recall), session: Arc::default() }
     }
 }
 
@@ -95,8 +95,8 @@ impl Call for Line {
     fn call(&self, operation: u16, arguments: &[u8]) -> meta::Result<Vec<u8>> {
         let session = self.session.load(Ordering::SeqCst);
         let answer = match &self.end {
-            End::Here(desk, recall) => desk.answer(session, recall, operation, arguments),
-            End::There(office) => office.ask(session, operation, arguments),
+            End::Here(service, recall) => service.answer(session, recall, operation, arguments),
+            End::There(router) => router.ask(session, operation, arguments),
         };
         let ended = || meta::Error::Unavailable("the session with rank 0, which has the volume open, ended".into());
         answer.map(|answer| answer.to_vec()).ok_or_else(ended)

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use volume::Control;
 use weft_mpi::command::Arguments;
-use weft_mpi::office::Office;
-use weft_mpi::parcel::Parcel;
+use weft_mpi::process_message::ProcessMessage;
+use weft_mpi::router::Router;
 use weft_mpi::{archive_all, follow};
 
 struct Place(PathBuf);
@@ -54,25 +54,25 @@ fn arguments(words: &[&str]) -> Arguments {
 fn job(hosts: &'static [&'static str], words: &[&str], harm: impl Fn(&[Arc<Control>])) -> Result<Facts, String> {
     let controls: Vec<Arc<Control>> = hosts.iter().map(|_| Arc::default()).collect();
     let count = hosts.len() as u32;
-    let made: Vec<_> = (0..).zip(&controls).map(|(me, control)| Office::new(me, count, control.clone())).collect();
-    let offices: Vec<Arc<Office>> = made.iter().map(|(office, ..)| office.clone()).collect();
+    let made: Vec<_> = (0..).zip(&controls).map(|(me, control)| Router::new(me, count, control.clone())).collect();
+    let routers: Vec<Arc<Router>> = made.iter().map(|(router, ..)| router.clone()).collect();
     harm(&controls);
     let mut followers = Vec::new();
     let mut leader = None;
-    for ((me, host), (office, outgoing, mail)) in (0..).zip(hosts).zip(made) {
-        let all = offices.clone();
+    for ((me, host), (router, outgoing, mail)) in (0..).zip(hosts).zip(made) {
+        let all = routers.clone();
         std::thread::spawn(move || {
             outgoing.into_iter().for_each(|(to, bytes)| all[to as usize].deliver(me, &bytes).unwrap())
         });
         let arguments = arguments(words);
         match me {
-            0 => leader = Some((office, mail, arguments, *host)),
-            _ => followers.push(std::thread::spawn(move || follow(&office, &mail, &arguments, host))),
+            0 => leader = Some((router, mail, arguments, *host)),
+            _ => followers.push(std::thread::spawn(move || follow(&router, &mail, &arguments, host))),
         }
     }
-    let (office, mail, arguments, host) = leader.unwrap();
-    let done = archive_all(&office, &mail, &arguments, host);
-    office.send_all(&Parcel::End);
+    let (router, mail, arguments, host) = leader.unwrap();
+    let done = archive_all(&router, &mail, &arguments, host);
+    router.send_all(&ProcessMessage::End);
     followers.into_iter().for_each(|follower| follower.join().unwrap());
     match done.map_err(|why| why.to_string())? {
         (facts, None) => Ok(facts),
@@ -134,7 +134,7 @@ fn any_process_stops_the_job() {
 
 #[test]
 fn silence_and_nonsense_end_the_job() {
-    let (leader, ..) = Office::new(0, 2, Arc::default());
+    let (leader, ..) = Router::new(0, 2, Arc::default());
     let now = std::time::Instant::now();
     for seconds in (6..200).step_by(6) {
         if let Err(why) = leader.tick(now + std::time::Duration::from_secs(seconds)) {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 /// Bytes that may be taken at once, as a time at full rate.
-const BURST: Duration = Duration::from_millis(100);
+const BURST_TIME: Duration = Duration::from_millis(100);
 
 /// Holds takers to a rate. All times count from the same moment, whichever it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl TokenBucket {
     pub fn take(&mut self, bytes: u64, now: Duration) -> Duration {
         let price = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second);
         // An idle taker has saved no more than a burst.
-        let from = self.paid.max(now.saturating_sub(BURST));
+        let from = self.paid.max(now.saturating_sub(BURST_TIME));
         self.paid = from.saturating_add(Duration::from_nanos(u64::try_from(price).unwrap_or(u64::MAX)));
         self.paid.saturating_sub(now)
     }
@@ -54,7 +54,7 @@ mod tests {
                 sum += u128::from(bytes);
                 longest = longest.max(bytes);
             }
-            let allowed = u128::from(rate) * (now - begun + BURST).as_nanos() / 1_000_000_000;
+            let allowed = u128::from(rate) * (now - begun + BURST_TIME).as_nanos() / 1_000_000_000;
             prop_assert!(sum <= allowed + u128::from(longest) + 1, "{sum} of {allowed}");
         }
     }

@@ -102,13 +102,13 @@ impl Stripe {
 /// Blocks up to this length say what a message costs, longer ones what a byte does.
 const SHORT_BLOCK: usize = 16 << 10;
 /// A processor is never taken for busier than this: what it has to do gets its share all the same.
-const LEAST_IDLE: f64 = 1.0 / 16.0;
+const MIN_IDLE_SHARE: f64 = 1.0 / 16.0;
 /// The other way must cost less than this share of the present one to be worth a change, because
 /// measurements vary.
-const WORTH: f64 = 0.75;
+const SWITCH_COST_RATIO: f64 = 0.75;
 /// Measurements of Masters count for this long; then Masters are tried again if they may be worth
 /// it.
-const BELIEVED: Duration = Duration::from_secs(60);
+const MEASUREMENT_VALID_FOR: Duration = Duration::from_secs(60);
 /// What a message to a Master costs that does not listen.
 const NEVER: f64 = 3600.0;
 /// The weight of what was measured last.
@@ -126,7 +126,7 @@ pub struct Costs {
 }
 
 /// A guess until something is measured: an ordinary machine in an ordinary network.
-const GUESS: Costs = Costs { message: 50e-6, coding: 0.5e-9, sending: 2e-9 };
+const DEFAULT_COSTS: Costs = Costs { message: 50e-6, coding: 0.5e-9, sending: 2e-9 };
 
 /// What is known of both ways.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -146,7 +146,7 @@ pub struct Measured {
 /// takes as much longer as others have of it.
 fn costs(stripe: &Stripe, seen: &Measured) -> (f64, f64) {
     let (here, there) = (seen.here, seen.there.unwrap_or_else(|| seen.here.elsewhere()));
-    let busy = 1.0 / seen.idle.clamp(LEAST_IDLE, 1.0);
+    let busy = 1.0 / seen.idle.clamp(MIN_IDLE_SHARE, 1.0);
     let bytes = stripe.bytes as f64;
     // What waits for the same way is as long for stripes that were coded before.
     let by_client = (stripe.blocks() * here.message + bytes * here.coding) * busy
@@ -162,8 +162,8 @@ fn costs(stripe: &Stripe, seen: &Measured) -> (f64, f64) {
 pub fn decide(now: Coder, stripe: &Stripe, seen: &Measured) -> Coder {
     let (here, there) = costs(stripe, seen);
     match now {
-        Coder::Here if there < here * WORTH => Coder::Master,
-        Coder::Master if here < there * WORTH => Coder::Here,
+        Coder::Here if there < here * SWITCH_COST_RATIO => Coder::Master,
+        Coder::Master if here < there * SWITCH_COST_RATIO => Coder::Here,
         now => now,
     }
 }
@@ -183,7 +183,7 @@ pub struct Auto {
 
 impl Default for Auto {
     fn default() -> Self {
-        Self { now: [Coder::Here; 2], idle: 1.0, here: GUESS, there: GUESS, heard: None }
+        Self { now: [Coder::Here; 2], idle: 1.0, here: DEFAULT_COSTS, there: DEFAULT_COSTS, heard: None }
     }
 }
 
@@ -206,7 +206,7 @@ impl Costs {
     /// What it may cost at Masters of which nothing is known. That the way from here is narrow says
     /// nothing of the ways between them.
     fn elsewhere(&self) -> Self {
-        Self { sending: self.sending.min(GUESS.sending), ..*self }
+        Self { sending: self.sending.min(DEFAULT_COSTS.sending), ..*self }
     }
 
     /// Takes notice of a stripe that was coded on this side, where `sent` bytes in `messages` left
@@ -258,7 +258,7 @@ impl Auto {
     }
 
     fn knows_masters(&self, now: Duration) -> bool {
-        self.heard.is_some_and(|heard| now.saturating_sub(heard) < BELIEVED)
+        self.heard.is_some_and(|heard| now.saturating_sub(heard) < MEASUREMENT_VALID_FOR)
     }
 
     /// Which side codes this stripe, while `queued` bytes are on their way to stores.
@@ -274,15 +274,15 @@ impl Auto {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::membership::State;
-    use crate::placement::{Candidate, Random, Rules, place};
+    use crate::membership::TargetState;
+    use crate::placement::{Random, Rules, TargetCandidate, place};
     use std::collections::BTreeMap;
 
-    const LONG: Stripe = Stripe { bytes: 4 << 20, k: 4, m: 2 };
-    const SHORT: Stripe = Stripe { bytes: 4 << 10, k: 4, m: 2 };
+    const LONG_STRIPE: Stripe = Stripe { bytes: 4 << 20, k: 4, m: 2 };
+    const SHORT_STRIPE: Stripe = Stripe { bytes: 4 << 10, k: 4, m: 2 };
 
     fn seen(idle: f64) -> Measured {
-        Measured { idle, queued: 0.0, here: GUESS, there: None }
+        Measured { idle, queued: 0.0, here: DEFAULT_COSTS, there: None }
     }
 
     #[test]
@@ -306,8 +306,8 @@ mod tests {
 
     #[test]
     fn masters_spread_also_where_placement_chooses_the_targets() {
-        let candidates: Vec<Candidate> = (0..12)
-            .map(|n| Candidate { id: TargetId(n), free: 100, domain: None, state: State::Up, load: None })
+        let candidates: Vec<TargetCandidate> = (0..12)
+            .map(|n| TargetCandidate { id: TargetId(n), free: 100, domain: None, state: TargetState::Up, load: None })
             .collect();
         let rules = Rules { width: 6, spare: 2, domain_level: None, need: 1 };
         let mut load = BTreeMap::new();
@@ -320,13 +320,13 @@ mod tests {
 
     #[test]
     fn who_has_time_codes_and_who_has_none_does_not() {
-        for stripe in [LONG, SHORT] {
+        for stripe in [LONG_STRIPE, SHORT_STRIPE] {
             assert_eq!(decide(Coder::Here, &stripe, &seen(1.0)), Coder::Here);
             assert_eq!(decide(Coder::Here, &stripe, &seen(0.02)), Coder::Master);
         }
         // A Master that has no time, either, is no help.
         let slow = Costs { message: 2e-3, coding: 10e-9, sending: 20e-9 };
-        for stripe in [LONG, SHORT] {
+        for stripe in [LONG_STRIPE, SHORT_STRIPE] {
             assert_eq!(decide(Coder::Master, &stripe, &Measured { there: Some(slow), ..seen(0.02) }), Coder::Here);
         }
     }
@@ -334,13 +334,13 @@ mod tests {
     #[test]
     fn a_narrow_way_to_the_stores_is_used_once() {
         // 1 Gbit/s from here, 10 between stores.
-        let narrow = Costs { sending: 8e-9, ..GUESS };
-        let wide = Costs { sending: 0.8e-9, ..GUESS };
+        let narrow = Costs { sending: 8e-9, ..DEFAULT_COSTS };
+        let wide = Costs { sending: 0.8e-9, ..DEFAULT_COSTS };
         let measured = Measured { here: narrow, there: Some(wide), ..seen(1.0) };
-        assert_eq!(decide(Coder::Here, &Stripe { m: 4, ..LONG }, &measured), Coder::Master);
+        assert_eq!(decide(Coder::Here, &Stripe { m: 4, ..LONG_STRIPE }, &measured), Coder::Master);
         // The same everywhere: the blocks would go a longer way.
         assert_eq!(
-            decide(Coder::Master, &LONG, &Measured { there: Some(narrow), here: narrow, ..seen(1.0) }),
+            decide(Coder::Master, &LONG_STRIPE, &Measured { there: Some(narrow), here: narrow, ..seen(1.0) }),
             Coder::Here
         );
     }
@@ -354,7 +354,7 @@ mod tests {
                 // The share at which both ways cost the same for such stripes, and a little around
                 // it.
                 let idle = 0.24 + 0.04 * f64::from(step % 7) / 6.0;
-                let next = decide(last, &LONG, &Measured { there: Some(GUESS), ..seen(idle) });
+                let next = decide(last, &LONG_STRIPE, &Measured { there: Some(DEFAULT_COSTS), ..seen(idle) });
                 changes += u32::from(next != last);
                 last = next;
             }
@@ -373,8 +373,8 @@ mod tests {
         let mut step = |auto: &mut Auto, there: Took, idle: f64| {
             now += Duration::from_millis(100);
             auto.note_idle(idle);
-            let by = auto.choose(&LONG, 0, now);
-            auto.note(by, &LONG, &if by == Coder::Here { took(2000, 6000, 8000) } else { there }, now);
+            let by = auto.choose(&LONG_STRIPE, 0, now);
+            auto.note(by, &LONG_STRIPE, &if by == Coder::Here { took(2000, 6000, 8000) } else { there }, now);
             by
         };
         let quick = took(2000, 5000, 11_000);
@@ -399,13 +399,13 @@ mod tests {
         let mut by_masters = |stripes: usize, nanoseconds: u64, queued: u64| {
             let step = |_: &usize| {
                 now += Duration::from_millis(100);
-                let by = auto.choose(&LONG, queued, now);
+                let by = auto.choose(&LONG_STRIPE, queued, now);
                 let sending = |bytes: f64| bytes as u64 * nanoseconds / 1000;
                 let it = match by {
-                    Coder::Here => took(2000, sending(LONG.coded()), 2000 + sending(LONG.coded())),
-                    Coder::Master => took(3000, 8000, 11_000 + sending(LONG.bytes as f64)),
+                    Coder::Here => took(2000, sending(LONG_STRIPE.coded()), 2000 + sending(LONG_STRIPE.coded())),
+                    Coder::Master => took(3000, 8000, 11_000 + sending(LONG_STRIPE.bytes as f64)),
                 };
-                auto.note(by, &LONG, &it, now);
+                auto.note(by, &LONG_STRIPE, &it, now);
                 by == Coder::Master
             };
             (0..stripes).filter(step).count()
@@ -424,12 +424,12 @@ mod tests {
         let mut tried = 0;
         for tenth in 0..1200 {
             let now = Duration::from_millis(100 * tenth);
-            match auto.choose(&LONG, 0, now) {
+            match auto.choose(&LONG_STRIPE, 0, now) {
                 Coder::Master => {
                     tried += 1;
                     auto.note_no_master(now);
                 }
-                Coder::Here => auto.note(Coder::Here, &LONG, &took(2000, 6000, 8000), now),
+                Coder::Here => auto.note(Coder::Here, &LONG_STRIPE, &took(2000, 6000, 8000), now),
             }
         }
         assert_eq!(tried, 2);

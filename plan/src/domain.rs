@@ -6,8 +6,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 /// No path is longer, and none has more parts.
-const LONGEST: usize = 255;
-const DEEPEST: usize = 8;
+const MAX_PATH_BYTES: usize = 255;
+const MAX_DEPTH: usize = 8;
 
 /// Where a target is: names from the large to the small, `cabinet/row/node`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ impl fmt::Display for NoDomain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} is not a domain; one is a path such as rack1/host3: at most {DEEPEST} names of letters, digits, \
+            "{:?} is not a domain; one is a path such as rack1/host3: at most {MAX_DEPTH} names of letters, digits, \
              '-', '_', '.' and ':'",
             self.0
         )
@@ -37,8 +37,8 @@ impl FromStr for Domain {
     fn from_str(text: &str) -> Result<Self, NoDomain> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
         let name = |name: &str| !name.is_empty() && name.chars().all(plain);
-        let good = text.len() <= LONGEST && text.split('/').count() <= DEEPEST && text.split('/').all(name);
-        if good { Ok(Self(text.into())) } else { Err(NoDomain(text.chars().take(LONGEST).collect())) }
+        let good = text.len() <= MAX_PATH_BYTES && text.split('/').count() <= MAX_DEPTH && text.split('/').all(name);
+        if good { Ok(Self(text.into())) } else { Err(NoDomain(text.chars().take(MAX_PATH_BYTES).collect())) }
     }
 }
 

@@ -12,12 +12,12 @@ use std::ops::Range;
 
 /// Where the bytes of an extent are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Place {
+pub enum ExtentPlace {
     /// In a stripe.
     Stripe(Span),
     /// Here: data too small for a stripe, or not yet in one.
     Bytes(Bytes),
-    /// Nowhere; room that was set aside and reads as zeroes.
+    /// Nowhere; space that was set aside and reads as zeroes.
     Zero,
 }
 
@@ -29,7 +29,7 @@ pub struct Extent {
     /// Its bytes; never 0.
     pub length: u64,
     /// Where they are.
-    pub place: Place,
+    pub place: ExtentPlace,
 }
 
 impl Extent {
@@ -52,9 +52,9 @@ impl Extent {
         }
         let (skipped, length) = (from - self.offset, until - from);
         let place = match &self.place {
-            Place::Stripe(span) => Place::Stripe(span.skip(skipped)),
-            Place::Bytes(bytes) => Place::Bytes(bytes.slice(skipped as usize..(skipped + length) as usize)),
-            Place::Zero => Place::Zero,
+            ExtentPlace::Stripe(span) => ExtentPlace::Stripe(span.skip(skipped)),
+            ExtentPlace::Bytes(bytes) => ExtentPlace::Bytes(bytes.slice(skipped as usize..(skipped + length) as usize)),
+            ExtentPlace::Zero => ExtentPlace::Zero,
         };
         Some(Self { offset: from, length, place })
     }
@@ -64,11 +64,11 @@ impl Extent {
     fn goes_on_with(&self, next: &Self) -> bool {
         self.end() == next.offset
             && match (&self.place, &next.place) {
-                (Place::Stripe(a), Place::Stripe(b)) => {
+                (ExtentPlace::Stripe(a), ExtentPlace::Stripe(b)) => {
                     // `skip` would wrap for a span that no stripe can have.
                     u64::from(a.start) + self.length <= u64::from(u32::MAX) && a.skip(self.length) == *b
                 }
-                (Place::Zero, Place::Zero) => true,
+                (ExtentPlace::Zero, ExtentPlace::Zero) => true,
                 _ => false,
             }
     }
@@ -79,7 +79,7 @@ impl Extent {
 fn same(a: &Extent, b: &Extent) -> bool {
     (a.offset, a.length) == (b.offset, b.length)
         && match (&a.place, &b.place) {
-            (Place::Bytes(a), Place::Bytes(b)) => a.as_ptr() == b.as_ptr(),
+            (ExtentPlace::Bytes(a), ExtentPlace::Bytes(b)) => a.as_ptr() == b.as_ptr(),
             (a, b) => a == b,
         }
 }
@@ -121,7 +121,7 @@ pub struct Piece {
     /// The bytes of the file.
     pub range: Range<u64>,
     /// Where they are.
-    pub place: Option<Place>,
+    pub place: Option<ExtentPlace>,
 }
 
 /// Cuts `range` into pieces, given the extents that meet it, ordered.
@@ -221,9 +221,9 @@ mod tests {
             .flat_map(|piece| {
                 (0..piece.range.end - piece.range.start).map(move |i| match &piece.place {
                     None => Cell::Hole,
-                    Some(Place::Zero) => Cell::Zero,
-                    Some(Place::Bytes(bytes)) => Cell::Here(bytes[i as usize]),
-                    Some(Place::Stripe(span)) => Cell::Stripe(span.set, span.start + i as u32),
+                    Some(ExtentPlace::Zero) => Cell::Zero,
+                    Some(ExtentPlace::Bytes(bytes)) => Cell::Here(bytes[i as usize]),
+                    Some(ExtentPlace::Stripe(span)) => Cell::Stripe(span.set, span.start + i as u32),
                 })
             })
             .collect()
@@ -242,9 +242,12 @@ mod tests {
                 let range = offset..offset + length;
                 let place = match kind {
                     0 => None,
-                    1 => Some(Place::Zero),
-                    2 => Some(Place::Bytes((0..length).map(|i| (i * 7 + u64::from(start)) as u8).collect())),
-                    _ => Some(Place::Stripe(Span { set, record: 0, block: 64, start: start * 50 + offset as u32 })),
+                    1 => Some(ExtentPlace::Zero),
+                    2 => Some(ExtentPlace::Bytes((0..length).map(|i| (i * 7 + u64::from(start)) as u8).collect())),
+                    _ => {
+                        let start = start * 50 + offset as u32;
+                        Some(ExtentPlace::Stripe(Span { set, record: 0, block: 64, start }))
+                    }
                 };
                 let new: Vec<Extent> = place.map(|place| Extent { offset, length, place }).into_iter().collect();
                 let released = map.replace(range.clone(), &new);
@@ -271,7 +274,7 @@ mod tests {
         let part = |from: u64, until: u64| Extent {
             offset: from,
             length: until - from,
-            place: Place::Stripe(span.skip(from)),
+            place: ExtentPlace::Stripe(span.skip(from)),
         };
         let mut map: ExtentMap = [part(0, 10), part(20, 30)].into_iter().collect();
         assert!(map.insert(part(10, 20)).is_empty());

@@ -4,24 +4,24 @@
 use std::time::Duration;
 
 /// None is late before this, so that a moment's load is not taken for a hanging disk.
-const SOONEST: Duration = Duration::from_secs(1);
+const MIN_LATE: Duration = Duration::from_secs(1);
 /// A late one takes this many times as long as the others.
-const TIMES: u32 = 4;
+const LATE_FACTOR: u32 = 4;
 
 /// How long to wait for all together. `took` says how long those took that are done, in order. With
 /// `least` of them the caller can go on if the others are lost; with `wanted` it prefers to.
 /// Without `least`, it waits for all until the deadline.
-pub fn patience(took: &[Duration], least: usize, wanted: usize, deadline: Duration) -> Duration {
+pub fn straggler_timeout(took: &[Duration], least: usize, wanted: usize, deadline: Duration) -> Duration {
     let after = |enough: usize, times: u32| {
         let enough = enough.checked_sub(1).map_or(Duration::ZERO, |last| took[last]);
-        (enough * TIMES).max(SOONEST) * times
+        (enough * LATE_FACTOR).max(MIN_LATE) * times
     };
-    let patience = match took.len() {
+    let straggler_timeout = match took.len() {
         done if done >= wanted.max(least) => after(wanted.max(least), 1),
         done if done >= least => after(least, 2),
         _ => deadline,
     };
-    patience.min(deadline)
+    straggler_timeout.min(deadline)
 }
 
 #[cfg(test)]
@@ -34,7 +34,7 @@ mod tests {
         let deadline = ms(15_000);
         let late = |took: &[u64]| {
             let took: Vec<Duration> = took.iter().map(|&took| ms(took)).collect();
-            patience(&took, 4, 5, deadline)
+            straggler_timeout(&took, 4, 5, deadline)
         };
         // Too few to go on with.
         assert_eq!(late(&[]), deadline);

@@ -36,7 +36,7 @@ pub mod sizes;
 pub mod stripe;
 
 pub use domain::Domain;
-pub use extent::{Extent, ExtentMap, Place};
+pub use extent::{Extent, ExtentMap, ExtentPlace};
 pub use stripe::{Geometry, Span};
 
 use serde::{Deserialize, Serialize};

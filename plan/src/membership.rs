@@ -14,12 +14,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// After a repair that left something undone, the next one waits.
-const AGAIN: Duration = Duration::from_secs(60);
+const RETRY_PAUSE: Duration = Duration::from_secs(60);
 
 /// How a target is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum TargetState {
     /// It belongs to the volume, and nothing was heard of it yet.
     Joining,
     /// It answers and takes data.
@@ -34,18 +34,18 @@ pub enum State {
 
 /// A target became something else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct StateChange {
     /// The target.
     pub id: TargetId,
     /// What it was, and for how long.
-    pub was: (State, Duration),
+    pub was: (TargetState, Duration),
     /// What it is now.
-    pub is: State,
+    pub is: TargetState,
 }
 
 #[derive(Debug)]
 struct Member {
-    state: State,
+    state: TargetState,
     since: Duration,
     draining: bool,
     /// What was on it was rebuilt elsewhere since it went out.
@@ -57,7 +57,7 @@ struct Member {
 pub struct Membership {
     down_out: Duration,
     members: BTreeMap<TargetId, Member>,
-    changes: VecDeque<Change>,
+    changes: VecDeque<StateChange>,
     not_before: Duration,
 }
 
@@ -67,9 +67,9 @@ impl Membership {
         Self { down_out, members: BTreeMap::new(), changes: VecDeque::new(), not_before: Duration::ZERO }
     }
 
-    fn turn(&mut self, id: TargetId, to: State, now: Duration) {
+    fn turn(&mut self, id: TargetId, to: TargetState, now: Duration) {
         let Some(member) = self.members.get_mut(&id).filter(|member| member.state != to) else { return };
-        self.changes.push_back(Change { id, was: (member.state, now.saturating_sub(member.since)), is: to });
+        self.changes.push_back(StateChange { id, was: (member.state, now.saturating_sub(member.since)), is: to });
         (member.state, member.since, member.repaired) = (to, now, false);
     }
 
@@ -78,7 +78,7 @@ impl Membership {
     pub fn handle_members(&mut self, all: &[(TargetId, bool)], now: Duration) {
         self.members.retain(|id, _| all.iter().any(|(member, _)| member == id));
         for &(id, draining) in all {
-            let new = Member { state: State::Joining, since: now, draining, repaired: false };
+            let new = Member { state: TargetState::Joining, since: now, draining, repaired: false };
             self.members.entry(id).or_insert(new).draining = draining;
         }
     }
@@ -86,14 +86,14 @@ impl Membership {
     /// A target answered.
     pub fn handle_answer(&mut self, id: TargetId, now: Duration) {
         let Some(member) = self.members.get(&id) else { return };
-        let to = if member.draining { State::Draining } else { State::Up };
+        let to = if member.draining { TargetState::Draining } else { TargetState::Up };
         self.turn(id, to, now);
     }
 
     /// A target did not answer.
     pub fn handle_silence(&mut self, id: TargetId, now: Duration) {
-        if self.members.get(&id).is_some_and(|member| !matches!(member.state, State::Down | State::Out)) {
-            self.turn(id, State::Down, now);
+        if self.members.get(&id).is_some_and(|member| !matches!(member.state, TargetState::Down | TargetState::Out)) {
+            self.turn(id, TargetState::Down, now);
         }
     }
 
@@ -101,10 +101,11 @@ impl Membership {
     /// tried again.
     pub fn handle_repair(&mut self, ids: &[TargetId], whole: bool, now: Duration) {
         if !whole {
-            self.not_before = now + AGAIN;
+            self.not_before = now + RETRY_PAUSE;
             return;
         }
-        for (_, member) in self.members.iter_mut().filter(|(id, member)| ids.contains(id) && member.state == State::Out)
+        for (_, member) in
+            self.members.iter_mut().filter(|(id, member)| ids.contains(id) && member.state == TargetState::Out)
         {
             member.repaired = true;
         }
@@ -113,23 +114,24 @@ impl Membership {
     /// Counts those out that were silent for too long, and returns those whose chunks are to be
     /// rebuilt now.
     pub fn poll_repair(&mut self, now: Duration) -> Vec<TargetId> {
-        let late = |member: &Member| member.state == State::Down && now.saturating_sub(member.since) >= self.down_out;
+        let late =
+            |member: &Member| member.state == TargetState::Down && now.saturating_sub(member.since) >= self.down_out;
         let late: Vec<TargetId> = self.members.iter().filter(|(_, m)| late(m)).map(|(&id, _)| id).collect();
-        late.into_iter().for_each(|id| self.turn(id, State::Out, now));
+        late.into_iter().for_each(|id| self.turn(id, TargetState::Out, now));
         if now < self.not_before {
             return Vec::new();
         }
-        let due = self.members.iter().filter(|(_, member)| member.state == State::Out && !member.repaired);
+        let due = self.members.iter().filter(|(_, member)| member.state == TargetState::Out && !member.repaired);
         due.map(|(&id, _)| id).collect()
     }
 
     /// The next change that the caller has not taken yet.
-    pub fn poll_change(&mut self) -> Option<Change> {
+    pub fn poll_change(&mut self) -> Option<StateChange> {
         self.changes.pop_front()
     }
 
     /// How a target is, and since when.
-    pub fn state(&self, id: TargetId) -> Option<(State, Duration)> {
+    pub fn state(&self, id: TargetId) -> Option<(TargetState, Duration)> {
         self.members.get(&id).map(|member| (member.state, member.since))
     }
 }
@@ -159,12 +161,15 @@ mod tests {
     fn a_target_joins_and_is_up() {
         let mut members = Membership::new(at(300));
         members.handle_members(&[(A, false)], at(5));
-        assert_eq!(members.state(A), Some((State::Joining, at(5))));
+        assert_eq!(members.state(A), Some((TargetState::Joining, at(5))));
         members.handle_members(&[(A, false)], at(6));
         members.handle_answer(A, at(7));
         members.handle_answer(A, at(9));
-        assert_eq!(members.state(A), Some((State::Up, at(7))));
-        assert_eq!(members.poll_change(), Some(Change { id: A, was: (State::Joining, at(2)), is: State::Up }));
+        assert_eq!(members.state(A), Some((TargetState::Up, at(7))));
+        assert_eq!(
+            members.poll_change(),
+            Some(StateChange { id: A, was: (TargetState::Joining, at(2)), is: TargetState::Up })
+        );
         assert_eq!((members.poll_change(), members.state(B)), (None, None));
     }
 
@@ -174,10 +179,10 @@ mod tests {
         members.handle_silence(A, at(10));
         members.handle_silence(A, at(200));
         members.handle_silence(B, at(200));
-        assert_eq!(members.state(A), Some((State::Down, at(10))));
+        assert_eq!(members.state(A), Some((TargetState::Down, at(10))));
         assert_eq!(members.poll_repair(at(309)), []);
         assert_eq!(members.poll_repair(at(310)), [A]);
-        assert_eq!(members.state(A), Some((State::Out, at(310))));
+        assert_eq!(members.state(A), Some((TargetState::Out, at(310))));
         // Until it is done.
         assert_eq!(members.poll_repair(at(311)), [A]);
         members.handle_repair(&[A], true, at(312));
@@ -210,7 +215,7 @@ mod tests {
         let mut members = Membership::new(at(300));
         members.handle_members(&[(A, false)], at(0));
         members.handle_silence(A, at(2));
-        assert_eq!(members.state(A), Some((State::Down, at(2))));
+        assert_eq!(members.state(A), Some((TargetState::Down, at(2))));
         assert_eq!(members.poll_repair(at(302)), [A]);
     }
 
@@ -219,18 +224,18 @@ mod tests {
         let mut members = both();
         members.handle_members(&[(A, true), (B, false)], at(10));
         members.handle_answer(A, at(11));
-        assert_eq!(members.state(A), Some((State::Draining, at(11))));
+        assert_eq!(members.state(A), Some((TargetState::Draining, at(11))));
         members.handle_silence(A, at(20));
-        assert_eq!(members.state(A), Some((State::Down, at(20))));
+        assert_eq!(members.state(A), Some((TargetState::Down, at(20))));
         assert_eq!(members.poll_repair(at(320)), [A]);
         members.handle_answer(A, at(330));
-        assert_eq!(members.state(A), Some((State::Draining, at(330))));
+        assert_eq!(members.state(A), Some((TargetState::Draining, at(330))));
         members.handle_members(&[(B, false)], at(340));
         assert_eq!(members.state(A), None);
         members.handle_answer(A, at(341));
         assert_eq!(members.state(A), None);
-        let states: Vec<State> = std::iter::from_fn(|| members.poll_change()).map(|change| change.is).collect();
-        assert_eq!(states, [State::Draining, State::Down, State::Out, State::Draining]);
+        let states: Vec<TargetState> = std::iter::from_fn(|| members.poll_change()).map(|change| change.is).collect();
+        assert_eq!(states, [TargetState::Draining, TargetState::Down, TargetState::Out, TargetState::Draining]);
     }
 
     /// Whatever is told in whatever order: out only after the time, due only while out, and every
@@ -239,7 +244,7 @@ mod tests {
     fn nobody_is_out_before_the_time() {
         let mut random = fastrand::Rng::with_seed(4);
         let (mut members, mut silent, mut now) = (both(), BTreeMap::<TargetId, Duration>::new(), at(0));
-        let mut states = BTreeMap::from([(A, State::Up), (B, State::Up)]);
+        let mut states = BTreeMap::from([(A, TargetState::Up), (B, TargetState::Up)]);
         for _ in 0..100_000 {
             now += Duration::from_millis(random.u64(0..20_000));
             let id = if random.bool() { A } else { B };
@@ -256,7 +261,7 @@ mod tests {
                 _ => {
                     for due in members.poll_repair(now) {
                         assert!(now - silent[&due] >= at(300));
-                        assert_eq!(members.state(due).unwrap().0, State::Out);
+                        assert_eq!(members.state(due).unwrap().0, TargetState::Out);
                     }
                 }
             }

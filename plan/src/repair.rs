@@ -1,6 +1,6 @@
 //! What is rebuilt first, and where it goes.
 
-use crate::placement::{Candidate, Policy, Rules, place_more};
+use crate::placement::{Policy, Rules, TargetCandidate, place_more};
 use crate::{Domain, TargetId};
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub fn order(sets: &mut [Degraded]) {
 pub fn destinations(
     degraded: &Degraded,
     policy: &dyn Policy,
-    candidates: &[Candidate],
+    candidates: &[TargetCandidate],
     rules: &Rules,
     domain_of: impl Fn(TargetId) -> Option<Domain>,
 ) -> Vec<Option<TargetId>> {
@@ -35,7 +35,7 @@ pub fn destinations(
     let stays = |position: &usize| !degraded.lost.contains(position) || own(*position).is_some();
     let there = (0..degraded.places.len()).filter(stays).filter_map(|position| degraded.places[position]);
     let there: Vec<(TargetId, Option<Domain>)> = there.map(|id| (id, domain_of(id))).collect();
-    let others: Vec<Candidate> =
+    let others: Vec<TargetCandidate> =
         candidates.iter().filter(|c| !degraded.places.contains(&Some(c.id))).cloned().collect();
     let homeless = degraded.lost.iter().filter(|&&position| own(position).is_none()).count();
     let mut spare = place_more(policy, &others, rules, degraded.set, homeless, &there).into_iter();
@@ -46,8 +46,8 @@ pub fn destinations(
 /// that the targets can hold side by side, so that some are read while others are written. A limit
 /// protects the memory of the repairing process.
 pub fn at_a_time(targets: usize, blocks: usize) -> usize {
-    const MOST: usize = 16;
-    (2 * targets / blocks.max(1)).clamp(1, MOST)
+    const MAX_REPAIRS: usize = 16;
+    (2 * targets / blocks.max(1)).clamp(1, MAX_REPAIRS)
 }
 
 /// How long the rest takes at the present rate; None while nothing is done, or there is nothing to
@@ -63,15 +63,15 @@ pub fn time_left(done: u64, total: u64, elapsed: Duration) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::membership::State;
+    use crate::membership::TargetState;
     use crate::placement::Random;
 
     fn id(n: u16) -> Option<TargetId> {
         Some(TargetId(n))
     }
 
-    fn candidate(n: u16, domain: Option<Domain>) -> Candidate {
-        Candidate { id: TargetId(n), free: 10, domain, state: State::Up, load: None }
+    fn candidate(n: u16, domain: Option<Domain>) -> TargetCandidate {
+        TargetCandidate { id: TargetId(n), free: 10, domain, state: TargetState::Up, load: None }
     }
 
     const RULES: Rules = Rules { width: 4, spare: 1, domain_level: None, need: 1 };
@@ -105,7 +105,7 @@ mod tests {
     fn repair_goes_where_the_domain_has_no_other_chunk() {
         let rack = |id: TargetId| format!("rack{}", id.0 % 5).parse::<Domain>().ok();
         let degraded = Degraded { set: 3, places: (0..4).map(id).collect(), lost: vec![1] };
-        let candidates: Vec<Candidate> =
+        let candidates: Vec<TargetCandidate> =
             [5, 7, 8, 10, 11, 13].map(|n| candidate(n, rack(TargetId(n)))).into_iter().collect();
         for set in 0..50 {
             let degraded = Degraded { set, ..degraded.clone() };

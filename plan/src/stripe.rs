@@ -29,7 +29,7 @@ impl Span {
     }
 }
 
-/// Blocks from this length on have whole pages: below, that would cost too much room.
+/// Blocks from this length on have whole pages: below, that would cost too much space.
 const LONG_BLOCK: usize = 32 << 10;
 const PAGE: usize = 4096;
 

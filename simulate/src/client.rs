@@ -14,7 +14,7 @@ use volume::target::Target;
 use world::Process;
 
 /// Pause before a failed opening is repeated.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// A client.
 pub struct Client {
@@ -33,7 +33,7 @@ impl Client {
                 Ok(client) => return client,
                 Err(why) => world::note(format_args!("cannot open the volume: {why}")),
             }
-            sleep(AGAIN);
+            sleep(RETRY_PAUSE);
         }
     }
 

@@ -18,11 +18,11 @@ RULE is a rule that the simulated ways break: once, sync, locks, recalls, disks.
 ";
 
 /// A run with more choices than this does not come to an end.
-const MOST_STEPS: u64 = 30_000_000;
+const MAX_STEPS: u64 = 30_000_000;
 /// A run of a seed takes seconds. One that takes this long hangs.
-const LONGEST: Duration = Duration::from_secs(600);
+const RUN_TIMEOUT: Duration = Duration::from_secs(600);
 /// Pause between looks at the processes of the seeds.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 struct Arguments {
     seed: Option<u64>,
@@ -89,7 +89,7 @@ pub fn main() -> ExitCode {
 
 /// Runs one seed in this process. Returns whether all was right.
 fn one(seed: u64, arguments: &Arguments) -> bool {
-    let options = Options { seed, loud: arguments.trace, most_steps: MOST_STEPS };
+    let options = Options { seed, loud: arguments.trace, most_steps: MAX_STEPS };
     let (history, mut wrong, trace) = world::run(options, || {
         let (history, wrong) = scenario::run(arguments.broken);
         (history, wrong, world::trace())
@@ -135,14 +135,14 @@ fn many(seeds: Range<u64>, arguments: &Arguments) -> Result<bool, String> {
                     failed.push(seed);
                 }
             }
-            None if since.elapsed() > LONGEST => {
+            None if since.elapsed() > RUN_TIMEOUT => {
                 _ = child.kill().and_then(|()| child.wait());
                 println!("seed {seed} hangs");
                 failed.push(seed);
             }
             None => {
                 running.push_back((seed, since, child));
-                sleep(LOOK);
+                sleep(POLL_INTERVAL);
             }
         }
     }

@@ -161,7 +161,7 @@ impl Faults {
     }
 
     fn end(&mut self, lab: &Arc<Lab>, crew: &mut Crew, over: &Going) {
-        self.mend(lab, crew, over.kind);
+        self.heal(lab, crew, over.kind);
         world::note(format_args!("over: {:?}", over.kind));
         // Its consequences last longer: leases, suspicions, grace periods.
         let end = lab.history.now() + (4 * LEASE).as_nanos() as u64;
@@ -206,7 +206,7 @@ impl Faults {
         }
     }
 
-    fn mend(&mut self, lab: &Arc<Lab>, crew: &mut Crew, kind: Kind) {
+    fn heal(&mut self, lab: &Arc<Lab>, crew: &mut Crew, kind: Kind) {
         match kind {
             Kind::MetaDies => lab.start_server(),
             Kind::MetaStops => lab.stop_server(false),

@@ -16,15 +16,15 @@ use std::time::{Duration, Instant};
 use world::Process;
 
 /// Deadline of one attempt.
-const DEADLINE: Duration = Duration::from_secs(60);
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a client waits for a server that does not answer.
-const PATIENCE: Duration = Duration::from_secs(300);
+const SERVER_TIMEOUT: Duration = Duration::from_secs(300);
 /// Pause before a failed attempt is repeated.
-const PAUSE: Duration = Duration::from_millis(50);
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// How long it takes to notice that the server's process is gone, or that the network is cut.
-const NOTICED: Duration = Duration::from_millis(300);
+const NOTICE_DELAY: Duration = Duration::from_millis(300);
 /// A connection on which nothing arrives for this long is given up.
-const SILENT: Duration = Duration::from_secs(5);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A client's connection.
 pub struct Connection {
@@ -141,10 +141,10 @@ impl Connection {
             if reply.is_some() {
                 return reply.clone();
             }
-            if server.process.is_dead() || begun.elapsed() >= DEADLINE {
+            if server.process.is_dead() || begun.elapsed() >= ATTEMPT_TIMEOUT {
                 return None;
             }
-            reply = answer.1.wait_timeout(reply, NOTICED).unwrap_or_else(PoisonError::into_inner).0;
+            reply = answer.1.wait_timeout(reply, NOTICE_DELAY).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -153,11 +153,11 @@ impl Connection {
         let (network, own) = (&self.lab.network, Host::Client(self.number));
         world::live();
         if !network.send(own, Host::Meta) {
-            sleep(SILENT);
+            sleep(SILENCE_TIMEOUT);
             return Attempt::Lost { sent: true };
         }
         let Some(server) = self.lab.serving() else {
-            sleep(NOTICED);
+            sleep(NOTICE_DELAY);
             return Attempt::Lost { sent: false };
         };
         world::live();
@@ -165,7 +165,7 @@ impl Connection {
             None => Attempt::Lost { sent: true },
             Some(reply) if network.send(Host::Meta, own) => Attempt::Answered(reply),
             Some(_) => {
-                sleep(SILENT);
+                sleep(SILENCE_TIMEOUT);
                 Attempt::Lost { sent: true }
             }
         }
@@ -230,10 +230,10 @@ impl Link {
                 }
             };
             if let Some(error) = failed {
-                if begun.elapsed() >= PATIENCE {
+                if begun.elapsed() >= SERVER_TIMEOUT {
                     return Err(error);
                 }
-                sleep(PAUSE);
+                sleep(RETRY_PAUSE);
             }
         }
     }

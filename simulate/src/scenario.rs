@@ -21,17 +21,17 @@ use volume::Control;
 use world::{Dice, Process};
 
 /// Things fail for this time.
-const FAILS: Duration = Duration::from_secs(40);
+const FAULT_TIME: Duration = Duration::from_secs(40);
 /// The clients go on for this time after that.
-const CALM: Duration = Duration::from_secs(12);
+const CALM_TIME: Duration = Duration::from_secs(12);
 /// All operations end within this time after that: the longest that a client waits for a server.
-const PATIENCE: Duration = Duration::from_secs(400);
+const FINISH_TIMEOUT: Duration = Duration::from_secs(400);
 /// How often everything is repaired at the end, at most, and the pause between.
 const REPAIRS: usize = 20;
 /// How often a client tries to sync at the end. One that cannot has lost its stripes on more stores
 /// than the code allows, and says so for ever: its data does not count.
-const TRIES: usize = 4;
-const AGAIN: Duration = Duration::from_secs(5);
+const MAX_SYNC_TRIES: usize = 4;
+const SYNC_RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// The clients, and their workers.
 pub struct Crew {
@@ -97,7 +97,7 @@ impl Crew {
     /// Waits until no worker works any more.
     fn finish(&self) {
         self.stop.store(true, Ordering::SeqCst);
-        let end = world::now() + PATIENCE;
+        let end = world::now() + FINISH_TIMEOUT;
         while self.at_work.iter().any(|count| count.load(Ordering::SeqCst) > 0) {
             if world::now() > end {
                 let left: Vec<usize> = self.at_work.iter().map(|count| count.load(Ordering::SeqCst)).collect();
@@ -144,10 +144,10 @@ pub fn run(broken: Broken) -> (All, Vec<String>) {
         processes: [None; CLIENTS],
     };
     (0..CLIENTS).for_each(|client| crew.start(&lab, client));
-    let until = world::now() + FAILS;
+    let until = world::now() + FAULT_TIME;
     Faults::new(&lab).run(&lab, &mut crew, until);
     world::note(format_args!("all works again"));
-    sleep(CALM);
+    sleep(CALM_TIME);
     crew.finish();
     let wrong = end(&lab, &crew, &places);
     (lab.history.with(std::mem::take), wrong)
@@ -156,7 +156,7 @@ pub fn run(broken: Broken) -> (All, Vec<String>) {
 /// Has a client sync and close the volume.
 fn close(client: &Arc<Client>) {
     let (number, history) = (client.number, &client.connection.lab.history);
-    for _ in 0..TRIES {
+    for _ in 0..MAX_SYNC_TRIES {
         let span = history.begin();
         // The first ones may say what was lost.
         match client.fs.sync_all() {
@@ -171,7 +171,7 @@ fn close(client: &Arc<Client>) {
             Err(why) => world::note(format_args!("a client cannot sync: {why}")),
         }
         history.failed(number);
-        sleep(AGAIN);
+        sleep(SYNC_RETRY_PAUSE);
     }
     world::note(format_args!("a client cannot sync though all works"));
     client.fs.abandon();
@@ -231,7 +231,7 @@ fn sound(volume: &FileSystem, when: &str) {
         if done.failed.is_empty() && volume.count_queued().is_ok_and(|queued| queued == 0) {
             break;
         }
-        sleep(AGAIN);
+        sleep(SYNC_RETRY_PAUSE);
     }
     let checked = volume.check().unwrap_or_else(|why| world::fail(&format!("{when}: fsck: {why}")));
     if !checked.problems.is_empty() {

@@ -17,13 +17,13 @@ use volume::Control;
 use world::Process;
 
 /// How long a repeated request waits for the first one.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REPEAT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pause between the reports to a store, which carry the fence.
-const REPORT: Duration = Duration::from_millis(500);
+const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 /// Pause between two looks at what needs repair.
-const REPAIR: Duration = Duration::from_secs(4);
+const REPAIR_INTERVAL: Duration = Duration::from_secs(4);
 /// Pause before a failed opening is repeated.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// What accompanies a request.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +66,7 @@ impl Server {
                     Ok(volume) => break volume,
                     Err(why) => world::note(format_args!("cannot open the volume: {why}")),
                 }
-                sleep(AGAIN);
+                sleep(RETRY_PAUSE);
             };
             let sessions = Sessions::new(volume, LEASE);
             sessions.keep_ticking();
@@ -111,7 +111,7 @@ impl Server {
             return reply(answer(0, false));
         }
         let replay = self.replay(session);
-        match replay.come(number, operation, answered, PATIENCE) {
+        match replay.come(number, operation, answered, REPEAT_TIMEOUT) {
             Seen::New => {}
             Seen::Done(answer) => return Reply::Done(answer.to_vec()),
             Seen::Another | Seen::Forgotten | Seen::Busy => return Reply::TooLate,
@@ -178,7 +178,7 @@ fn maintain(volume: &Weak<FileSystem>) {
             }
         }
         drop(volume);
-        sleep(REPAIR);
+        sleep(REPAIR_INTERVAL);
     }
 }
 
@@ -193,6 +193,6 @@ fn report(lab: &Lab, sessions: &Sessions, number: usize) {
                 store.hear(next, live);
             }
         }
-        sleep(REPORT);
+        sleep(REPORT_INTERVAL);
     }
 }

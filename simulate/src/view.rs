@@ -15,9 +15,9 @@ use volume::target::{ClaimRequest, ClaimState, Space, Target, TargetFile};
 use world::Process;
 
 /// How long an operation without an answer takes.
-const DEADLINE: Duration = Duration::from_secs(14);
+const OPERATION_TIMEOUT: Duration = Duration::from_secs(14);
 /// How long it takes to learn that no process listens.
-const REFUSED: Duration = Duration::from_millis(5);
+const REFUSAL_DELAY: Duration = Duration::from_millis(5);
 
 /// A store as a process sees it.
 pub struct View {
@@ -52,7 +52,7 @@ impl View {
             return self.silence();
         }
         if self.store.faults().down {
-            sleep(REFUSED);
+            sleep(REFUSAL_DELAY);
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
         let takes = world::roll(|dice| if dice.one_in(50) { takes * dice.within(1..50) } else { takes });
@@ -71,7 +71,7 @@ impl View {
     }
 
     fn silence<T>(&self) -> io::Result<T> {
-        sleep(DEADLINE);
+        sleep(OPERATION_TIMEOUT);
         Err(io::Error::new(io::ErrorKind::TimedOut, "the store does not answer"))
     }
 

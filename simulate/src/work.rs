@@ -1,7 +1,7 @@
 //! What the programs on the clients work on.
 
 use crate::lab::Lab;
-use fs::{FileSystem, Kind, New, ROOT};
+use fs::{FileKind, FileSystem, New, ROOT};
 
 /// Directories whose names are checked.
 pub const DIRECTORIES: usize = 2;
@@ -47,8 +47,8 @@ pub fn version(bytes: &[u8]) -> Option<u64> {
 }
 
 /// A new file or directory.
-pub fn new(kind: Kind) -> New {
-    let mode = if kind == Kind::File { 0o644 } else { 0o755 };
+pub fn new(kind: FileKind) -> New {
+    let mode = if kind == FileKind::File { 0o644 } else { 0o755 };
     New { kind, mode, uid: 1, gid: 2, device: 0, link: Vec::new() }
 }
 
@@ -59,8 +59,8 @@ pub fn name(number: u8) -> [u8; 1] {
 
 /// Makes what the programs work on.
 pub fn prepare(lab: &Lab, fs: &FileSystem) -> fs::Result<Places> {
-    let directory = |number| Ok(fs.make(ROOT, format!("d{number}").as_bytes(), &new(Kind::Directory))?.ino);
-    let file = |number| Ok(fs.make(ROOT, format!("f{number}").as_bytes(), &new(Kind::File))?.ino);
+    let directory = |number| Ok(fs.make(ROOT, format!("d{number}").as_bytes(), &new(FileKind::Directory))?.ino);
+    let file = |number| Ok(fs.make(ROOT, format!("f{number}").as_bytes(), &new(FileKind::File))?.ino);
     let directories = (0..DIRECTORIES).map(directory).collect::<fs::Result<_>>()?;
     let files = (0..FIRST_COUNTER + COUNTERS).map(file).collect::<fs::Result<_>>()?;
     fs.sync_all()?;

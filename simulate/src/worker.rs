@@ -4,7 +4,7 @@ use crate::client::Client;
 use crate::history::{Act, Append, Found, Naming, Read, Section, Sync, Write};
 use crate::lab::Lab;
 use crate::work::{self, COUNTERS, DIRECTORIES, FILES, FIRST_COUNTER, LOG, NAMES, Places, RECORD};
-use fs::{FileLock, FileSystem, Kind, RenameMode};
+use fs::{FileKind, FileLock, FileSystem, RenameMode};
 use meta::Error as M;
 use meta::port::within_session;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Worker {
     }
 
     /// Writes an operation down that has failed, if it has.
-    fn told<T>(&self, what: &str, done: fs::Result<T>) -> Option<T> {
+    fn noted<T>(&self, what: &str, done: fs::Result<T>) -> Option<T> {
         match done {
             Ok(done) => Some(done),
             Err(why) => {
@@ -60,8 +60,8 @@ impl Worker {
 
     /// Closes a file that was open for writing, as a mount does.
     fn close(&self, ino: u64) {
-        self.told("closing", self.fs().commit_at_close(ino));
-        self.told("closing", self.fs().told_at_close(ino));
+        self.noted("closing", self.fs().commit_at_close(ino));
+        self.noted("closing", self.fs().check_loss_at_close(ino));
         self.fs().close(ino);
     }
 
@@ -98,7 +98,7 @@ impl Worker {
         let done = |done: fs::Result<()>| done.map(|()| Found::Done);
         let result = match *act {
             Act::Make(name) => {
-                fs.make(directory, &work::name(name), &work::new(Kind::File)).map(|of| Found::File(of.ino))
+                fs.make(directory, &work::name(name), &work::new(FileKind::File)).map(|of| Found::File(of.ino))
             }
             Act::Unlink(name) => done(fs.unlink(directory, &work::name(name))),
             Act::Rename(from, to) => {
@@ -118,7 +118,7 @@ impl Worker {
             Err(fs::Error::Meta(M::NotFound) | fs::Error::Stale) => Found::Missing,
             Err(fs::Error::Meta(M::Exists)) => Found::Exists,
             Err(why) => {
-                self.told::<()>("a name", Err(why));
+                self.noted::<()>("a name", Err(why));
                 Found::Unknown
             }
         }
@@ -134,7 +134,7 @@ impl Worker {
     fn write(&mut self) {
         let (history, client, file) = (&self.lab.history, self.client.number, self.number);
         let (ino, version, syncs) = (self.places.files[file], self.next_version(), self.dice.below(3) > 0);
-        if self.told("opening", self.fs().open(ino, true)).is_none() {
+        if self.noted("opening", self.fs().open(ino, true)).is_none() {
             return;
         }
         let span = history.begin();
@@ -143,7 +143,7 @@ impl Worker {
             all.writes.len() - 1
         });
         let done = self.fs().write(ino, 0, &work::content(version, work::length(file)));
-        let done = self.told("writing", done).is_some();
+        let done = self.noted("writing", done).is_some();
         let span = history.end(&span);
         world::note(format_args!("worker {file}: writes version {version}: {done}"));
         history.with(|all| (all.writes[at].span, all.writes[at].done) = (span, done));
@@ -161,7 +161,7 @@ impl Worker {
             Some(file) => self.fs().sync(self.places.files[file]),
             None => self.fs().sync_all(),
         };
-        let done = self.told("syncing", done).is_some();
+        let done = self.noted("syncing", done).is_some();
         let span = history.end(&span);
         world::note(format_args!("worker {}: syncs {file:?}: {done}", self.number));
         if done {
@@ -191,14 +191,14 @@ impl Worker {
     fn content(&self, file: usize, open: bool) -> Option<Vec<u8>> {
         let (fs, ino) = (self.fs(), self.places.files[file]);
         if open {
-            self.told("opening", fs.open(ino, false))?;
+            self.noted("opening", fs.open(ino, false))?;
         }
         let mut bytes = vec![0; work::length(file) + 10];
         let found = fs.read(ino, 0, &mut bytes);
         if open {
             fs.close(ino);
         }
-        let found = self.told("reading", found)?;
+        let found = self.noted("reading", found)?;
         bytes.truncate(found);
         Some(bytes)
     }
@@ -208,7 +208,7 @@ impl Worker {
         let counter = self.dice.below(COUNTERS as u64) as usize;
         let (file, ino) = (FIRST_COUNTER + counter, self.places.files[FIRST_COUNTER + counter]);
         let syncs = self.dice.one_in(2);
-        if self.told("opening", self.fs().open(ino, true)).is_none() {
+        if self.noted("opening", self.fs().open(ino, true)).is_none() {
             return;
         }
         let history = &self.lab.history;
@@ -228,13 +228,13 @@ impl Worker {
                 tries.set(tries.get() + 1);
                 tries.get() < 10
             };
-            if self.told("locking", self.fs().lock(ino, &wanted, Some(&goes_on))) != Some(true) {
+            if self.noted("locking", self.fs().lock(ino, &wanted, Some(&goes_on))) != Some(true) {
                 return;
             }
             let held = history.begin();
             if let Some((read, written, synced)) = self.raise(file, syncs) {
                 let held = history.end(&held);
-                let released = self.told("unlocking", self.fs().unlock(ino, wanted.owner, 0, u64::MAX)).is_some();
+                let released = self.noted("unlocking", self.fs().unlock(ino, wanted.owner, 0, u64::MAX)).is_some();
                 let client = self.client.number;
                 let is_lost = self.fs().has_lost_locks() || self.client.session() != session;
                 let span = history.end(&span);
@@ -244,7 +244,7 @@ impl Worker {
                 let section = Section { counter, client, span, held, read, done, synced: synced && done };
                 history.with(|all| all.sections.push(section));
             } else {
-                self.told("unlocking", self.fs().unlock(ino, wanted.owner, 0, u64::MAX));
+                self.noted("unlocking", self.fs().unlock(ino, wanted.owner, 0, u64::MAX));
             }
         });
         self.fs().take_lost_locks();
@@ -259,7 +259,7 @@ impl Worker {
         };
         let ino = self.places.files[file];
         let new = work::content(read + 1, work::length(file));
-        let written = self.told("writing", self.fs().write(ino, 0, &new)).is_some();
+        let written = self.noted("writing", self.fs().write(ino, 0, &new)).is_some();
         let synced = syncs && self.sync(Some(file));
         Some((read, written, synced))
     }
@@ -267,7 +267,7 @@ impl Worker {
     /// Appends a record to the log, and mostly syncs it.
     fn append(&mut self) {
         let (history, client, ino) = (&self.lab.history, self.client.number, self.places.files[LOG]);
-        if self.told("opening", self.fs().open(ino, true)).is_none() {
+        if self.noted("opening", self.fs().open(ino, true)).is_none() {
             return;
         }
         let span = history.begin();
@@ -276,7 +276,7 @@ impl Worker {
             all.appends.push(Append { client, record, span, done: false });
             (all.appends.len() - 1, record)
         });
-        let done = self.told("appending", self.fs().append(ino, &work::content(record, RECORD))).is_some();
+        let done = self.noted("appending", self.fs().append(ino, &work::content(record, RECORD))).is_some();
         let span = history.end(&span);
         world::note(format_args!("worker {}: appends {record}: {done}", self.number));
         history.with(|all| (all.appends[at].span, all.appends[at].done) = (span, done));

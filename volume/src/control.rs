@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How often work that waits for a limit checks whether it is cancelled.
-const LOOK: Duration = Duration::from_millis(50);
+const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Shared with the worker threads: they update the progress and check for cancellation; the caller
 /// reads the progress and cancels.
@@ -88,7 +88,7 @@ impl Control {
         let begun = Instant::now();
         while let Some(left) = wait.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {
             self.check()?;
-            std::thread::sleep(left.min(LOOK));
+            std::thread::sleep(left.min(CANCEL_CHECK_INTERVAL));
         }
         self.check()
     }

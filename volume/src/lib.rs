@@ -28,8 +28,8 @@ pub use set::{
     Scanned, SetLayout, SetWriter, StripeBuffer, StripeReport, read, read_manifest, rebuild, record_range, scan,
     verify_stripe,
 };
-pub use steps::{Carried, Cost, Step, StepTotals, Steps};
-pub use targets::{Answer, Health, Room, TargetHealth, Targets, Wait, ask_all};
+pub use steps::{Carried, Cost, StepTotals, Steps, WriteStep};
+pub use targets::{Answer, Health, ReportedSpace, TargetHealth, Targets, Wait, ask_all};
 
 /// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -77,7 +77,7 @@ pub fn aside<T>(wait: impl FnOnce() -> T) -> T {
 
 /// A step of a write. Three of them make up the client overhead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum WriteStep {
     /// CT.
     Client,
     /// MT.
@@ -94,7 +94,7 @@ pub enum Step {
     Slave,
 }
 
-impl Step {
+impl WriteStep {
     /// All steps, in the order of the model.
     pub const ALL: [Self; 7] =
         [Self::Client, Self::Metadata, Self::Transfer, Self::Master, Self::Parity, Self::Distribution, Self::Slave];
@@ -166,7 +166,7 @@ struct Tally {
 /// The steps of all writes so far.
 #[derive(Debug, Default)]
 pub struct Steps {
-    tallies: [Tally; Step::ALL.len()],
+    tallies: [Tally; WriteStep::ALL.len()],
     writes: AtomicU64,
     bytes: AtomicU64,
 }
@@ -183,8 +183,8 @@ pub struct Taken {
 /// The content of [`Steps`] at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepTotals {
-    /// Count and time per step, in the order of [`Step::ALL`].
-    pub steps: [Taken; Step::ALL.len()],
+    /// Count and time per step, in the order of [`WriteStep::ALL`].
+    pub steps: [Taken; WriteStep::ALL.len()],
     /// Write calls.
     pub writes: u64,
     /// Bytes passed to them.
@@ -193,13 +193,13 @@ pub struct StepTotals {
 
 impl Steps {
     /// Counts a step that took `took`.
-    pub fn add(&self, step: Step, took: Duration) {
+    pub fn add(&self, step: WriteStep, took: Duration) {
         self.tallies[step as usize].count.fetch_add(1, Ordering::Relaxed);
         self.extend(step, took);
     }
 
     /// Adds time to a step that is counted elsewhere.
-    pub fn extend(&self, step: Step, took: Duration) {
+    pub fn extend(&self, step: WriteStep, took: Duration) {
         let nanoseconds = took.as_nanos() as u64;
         COUNTED.set(COUNTED.get().wrapping_add(nanoseconds));
         // The counter holds 584 years.
@@ -207,7 +207,7 @@ impl Steps {
     }
 
     /// Runs `work`, and adds to `step` what it took besides the steps that it counted itself.
-    pub fn rest<T>(&self, step: Step, work: impl FnOnce() -> T) -> T {
+    pub fn rest<T>(&self, step: WriteStep, work: impl FnOnce() -> T) -> T {
         let mark = Mark::now();
         let done = work();
         self.extend(step, mark.rest());
@@ -222,27 +222,27 @@ impl Steps {
         let done = call();
         let took = begun.elapsed();
         let journal = Carried::take().within(took);
-        self.add(Step::Metadata, took - journal.total());
+        self.add(WriteStep::Metadata, took - journal.total());
         if journal != Carried::default() {
-            self.add(Step::Distribution, journal.distribution);
-            self.add(Step::Slave, journal.slave);
+            self.add(WriteStep::Distribution, journal.distribution);
+            self.add(WriteStep::Slave, journal.slave);
         }
         done
     }
 
     /// Counts a write call of `bytes` bytes that took `took`.
     pub fn add_write(&self, bytes: usize, took: Duration) {
-        self.add(Step::Client, took);
+        self.add(WriteStep::Client, took);
         self.writes.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// Counts a stripe with its cost.
     pub fn add_stripe(&self, cost: &Cost) {
-        self.add(Step::Master, cost.master);
-        self.add(Step::Parity, cost.parity);
-        self.add(Step::Distribution, cost.distribution);
-        self.add(Step::Slave, cost.slave);
+        self.add(WriteStep::Master, cost.master);
+        self.add(WriteStep::Parity, cost.parity);
+        self.add(WriteStep::Distribution, cost.distribution);
+        self.add(WriteStep::Slave, cost.slave);
     }
 
     /// The totals so far. The numbers of one step may be slightly older than those of another.
@@ -261,13 +261,13 @@ impl Steps {
 
 impl StepTotals {
     /// The total of one step.
-    pub fn of(&self, step: Step) -> Taken {
+    pub fn of(&self, step: WriteStep) -> Taken {
         self.steps[step as usize]
     }
 
     /// The client overhead: CT + MT + DT.
     pub fn client_overhead(&self) -> Duration {
-        [Step::Client, Step::Metadata, Step::Transfer].iter().map(|&step| self.of(step).time).sum()
+        [WriteStep::Client, WriteStep::Metadata, WriteStep::Transfer].iter().map(|&step| self.of(step).time).sum()
     }
 
     /// The time of all steps.
@@ -297,15 +297,15 @@ mod tests {
     #[test]
     fn every_step_has_its_own_place() {
         let steps = Steps::default();
-        for (number, step) in Step::ALL.into_iter().enumerate() {
+        for (number, step) in WriteStep::ALL.into_iter().enumerate() {
             steps.add(step, ms(1 << number));
         }
         steps.add_write(4096, ms(1000));
         steps.add_stripe(&Cost { master: ms(1), parity: ms(2), distribution: ms(3), slave: ms(4) });
         let totals = steps.totals();
-        let millis: Vec<u128> = Step::ALL.iter().map(|&step| totals.of(step).time.as_millis()).collect();
+        let millis: Vec<u128> = WriteStep::ALL.iter().map(|&step| totals.of(step).time.as_millis()).collect();
         assert_eq!(millis, [1001, 2, 4, 8 + 1, 16 + 2, 32 + 3, 64 + 4]);
-        assert_eq!(totals.of(Step::Parity).count, 2);
+        assert_eq!(totals.of(WriteStep::Parity).count, 2);
         assert_eq!((totals.writes, totals.bytes), (1, 4096));
         assert_eq!(totals.client_overhead(), ms(1001 + 2 + 4));
         assert_eq!(totals.total(), ms(1000 + 127 + 10));
@@ -318,36 +318,38 @@ mod tests {
         Carried { distribution: ms(1), slave: Duration::from_secs(3600) }.carry();
         steps.metadata(pause);
         let plain = steps.totals();
-        assert_eq!(plain.total(), plain.of(Step::Metadata).time, "what is left of others does not count");
-        assert!(plain.of(Step::Metadata).time >= ms(5) && plain.of(Step::Slave).count == 0);
+        assert_eq!(plain.total(), plain.of(WriteStep::Metadata).time, "what is left of others does not count");
+        assert!(plain.of(WriteStep::Metadata).time >= ms(5) && plain.of(WriteStep::Slave).count == 0);
         let journal = Carried { distribution: ms(1), slave: ms(3) };
         steps.metadata(|| {
             pause();
             journal.carry();
         });
         let totals = steps.totals();
-        assert_eq!((totals.of(Step::Distribution).time, totals.of(Step::Slave).time), (ms(1), ms(3)));
-        assert!(totals.of(Step::Metadata).time >= plain.of(Step::Metadata).time + ms(1));
-        assert_eq!(totals.of(Step::Metadata).count, 2);
+        assert_eq!((totals.of(WriteStep::Distribution).time, totals.of(WriteStep::Slave).time), (ms(1), ms(3)));
+        assert!(totals.of(WriteStep::Metadata).time >= plain.of(WriteStep::Metadata).time + ms(1));
+        assert_eq!(totals.of(WriteStep::Metadata).count, 2);
     }
 
     #[test]
     fn the_rest_of_a_call_is_what_nobody_counted() {
         let steps = Steps::default();
         let begun = Instant::now();
-        steps.rest(Step::Client, || {
+        steps.rest(WriteStep::Client, || {
             steps.metadata(|| std::thread::sleep(ms(20)));
             aside(|| {
-                steps.add(Step::Parity, ms(1));
+                steps.add(WriteStep::Parity, ms(1));
                 std::thread::sleep(ms(20));
             });
             // An inner call counts for itself, and the outer one does not count it again.
-            steps.rest(Step::Master, || std::thread::sleep(ms(20)));
+            steps.rest(WriteStep::Master, || std::thread::sleep(ms(20)));
             std::thread::sleep(ms(20));
         });
         let took = begun.elapsed();
         let of = |step| steps.totals().of(step).time;
-        assert!(of(Step::Client) >= ms(20) && of(Step::Master) >= ms(20) && of(Step::Metadata) >= ms(20));
+        assert!(
+            of(WriteStep::Client) >= ms(20) && of(WriteStep::Master) >= ms(20) && of(WriteStep::Metadata) >= ms(20)
+        );
         assert!(steps.totals().total() - ms(1) <= took - ms(20), "the wait for others does not count");
     }
 }

@@ -9,10 +9,10 @@ use volume::target::{Faults, Faulty, Memory, TargetFile};
 use volume::{Appended, BufferPool, Control, SetLayout, SetWriter, Targets, rebuild};
 
 const DEADLINE: Duration = Duration::from_millis(200);
-const HANGS: Duration = Duration::from_millis(1500);
+const HANG_TIME: Duration = Duration::from_millis(1500);
 
 fn hanging() -> Faults {
-    Faults { delay: HANGS, ..Faults::default() }
+    Faults { delay: HANG_TIME, ..Faults::default() }
 }
 
 fn until(mut reached: impl FnMut() -> bool) {
@@ -57,7 +57,7 @@ fn what_was_not_begun_in_time_does_not_happen() {
     // More than a target has threads.
     let begun = Instant::now();
     let done = targets.each((0..8).map(|key| (key, id)), move |key, target| target.reserve(file(key), 10));
-    assert!(done.iter().all(|(.., result)| result.is_err()) && begun.elapsed() < HANGS);
+    assert!(done.iter().all(|(.., result)| result.is_err()) && begun.elapsed() < HANG_TIME);
     assert!(targets.hangs(id));
     // Though it is forgiven, nothing is created on it while it may still carry out an abandoned
     // operation.
@@ -66,7 +66,7 @@ fn what_was_not_begun_in_time_does_not_happen() {
     disk.set(Faults::default());
     until(|| !targets.hangs(id));
     assert!(targets.is_healthy(id));
-    std::thread::sleep(HANGS);
+    std::thread::sleep(HANG_TIME);
     assert!(!targets.hangs(id));
 }
 
@@ -80,7 +80,7 @@ fn a_rebuild_gives_a_target_up_that_hangs() {
     disks[3].set(hanging());
     let begun = Instant::now();
     let error = again(3).unwrap_err();
-    assert!(begun.elapsed() < HANGS, "after {:?}: {error}", begun.elapsed());
+    assert!(begun.elapsed() < HANG_TIME, "after {:?}: {error}", begun.elapsed());
     assert_eq!(disks[3].inner().list().unwrap(), []);
     // Another target takes it meanwhile, and what comes too late is a chunk without a name at most.
     again(1).unwrap();
@@ -95,7 +95,7 @@ fn a_rebuild_gives_a_target_up_that_hangs() {
 
 #[test]
 fn what_is_slow_everywhere_is_not_late_for_long() {
-    let Lab { targets, disks, layout, stripe, .. } = lab(HANGS * 10);
+    let Lab { targets, disks, layout, stripe, .. } = lab(HANG_TIME * 10);
     disks.iter().for_each(|disk| disk.set(Faults { delay: DEADLINE, ..Faults::default() }));
     let span = Span { set: 3, record: stripe.record, block: stripe.block, start: 0 };
     let degraded = |out: &mut [u8]| {

@@ -114,7 +114,7 @@ impl Master for Served {
         &self,
         order: &Order<'_>,
         addresses: &[Option<String>],
-        _patience: Duration,
+        _timeout: Duration,
     ) -> Result<Distributed, NoMaster> {
         self.staff.orders[self.number].fetch_add(1, Ordering::SeqCst);
         let manner = self.staff.begin()?;

@@ -10,7 +10,7 @@ mod items;
 pub use items::Items;
 
 use crate::error::Error;
-use crate::frame::{Header, Kind, Limits};
+use crate::frame::{FrameKind, FrameLimits, Header};
 use crate::hello::{Role, TEXT_BYTES, VERSIONS};
 use crate::payload::Payload;
 use crate::stream::{Address, Connect, TcpConnect};
@@ -19,7 +19,7 @@ use crate::waiting::wait_until;
 use bytes::Bytes;
 use channel::Channel;
 use connection::{Connection, Waiter, Waiting};
-use direct::LONGEST_REQUEST;
+use direct::MAX_DIRECT_BYTES;
 use std::fmt;
 use std::io::IoSlice;
 use std::ops::RangeInclusive;
@@ -38,9 +38,9 @@ const CALL_BYTES: u64 = 1024;
 const CONNECTING_BYTES: u64 = 64 << 10;
 /// With `fail_fast`, calls wait at most this long for another attempt to connect to a server that
 /// was down.
-const GLANCE: Duration = Duration::from_millis(250);
+const FAIL_FAST_TIMEOUT: Duration = Duration::from_millis(250);
 /// A server counts as down for this long after a failed attempt to connect.
-const MOMENT: Duration = Duration::from_secs(10);
+const DOWN_FOR: Duration = Duration::from_secs(10);
 
 /// Receives the server's pushed messages. It runs on the task that reads messages, so it must not
 /// block.
@@ -67,7 +67,7 @@ pub struct ClientOptions {
     /// Credentials for the service, at most 4 KiB.
     pub credentials: Bytes,
     /// The longest answers that this side accepts.
-    pub limits: Limits,
+    pub limits: FrameLimits,
     /// The protocol versions that this side speaks.
     pub versions: RangeInclusive<u16>,
     /// Receives the server's pushed messages.
@@ -97,7 +97,7 @@ impl Default for ClientOptions {
             role: Role::CLIENT,
             features: 0,
             credentials: Bytes::new(),
-            limits: Limits::default(),
+            limits: FrameLimits::default(),
             versions: VERSIONS,
             on_push: None,
             connect_timeout: Duration::from_secs(5),
@@ -205,7 +205,7 @@ impl Shared {
         }
         let newest = self.channels.iter().filter_map(|channel| channel.last_attempt()).max_by_key(|(when, _)| *when);
         let (when, why) = newest?;
-        why.err().filter(|why| matches!(why, Error::Unavailable { .. }) && when.elapsed() < MOMENT)
+        why.err().filter(|why| matches!(why, Error::Unavailable { .. }) && when.elapsed() < DOWN_FOR)
     }
 
     /// Returns a connection of this channel, or, if that fails, of any other.
@@ -216,7 +216,7 @@ impl Shared {
                 // The calling thread may not belong to the runtime, whose clock the timeout needs.
                 let glance = {
                     let _runtime = self.runtime.enter();
-                    timeout(GLANCE, making)
+                    timeout(FAIL_FAST_TIMEOUT, making)
                 };
                 glance.await.unwrap_or(Err(why))
             }
@@ -281,11 +281,11 @@ impl Client {
         until: Instant,
     ) -> Result<Response, Error> {
         let bytes = parts.iter().map(|part| part.len() as u64).sum();
-        let _room = self.shared.in_flight.acquire().await;
+        let _space = self.shared.in_flight.acquire().await;
         let counted = Counted::new(&self.shared, bytes);
         let connection = self.shared.connection(counted.channel).await?;
         let (sender, mut answer) = oneshot::channel();
-        let mut header = self.header(connection.limits, Kind::Request, method, bytes, body, parts)?;
+        let mut header = self.header(connection.limits, FrameKind::Request, method, bytes, body, parts)?;
         let mut waiting = Waiting::new(&connection, header.id, Waiter::Call(sender))?;
         header.deadline_ms = milliseconds(until);
         tokio::select! {
@@ -351,14 +351,14 @@ impl Client {
         until: Instant,
     ) -> Option<Result<Response, Error>> {
         let bytes = parts.iter().map(|part| part.len() as u64).sum();
-        if body.len() as u64 + bytes > LONGEST_REQUEST {
+        if body.len() as u64 + bytes > MAX_DIRECT_BYTES {
             return None;
         }
-        let _room = self.shared.in_flight.try_acquire().ok()?;
+        let _space = self.shared.in_flight.try_acquire().ok()?;
         let counted = Counted::new(&self.shared, bytes);
         let connection = counted.channel.current()?;
         let loan = connection.directs.lend(&self.shared.runtime)?;
-        let header = self.header(loan.limits(), Kind::Request, method, bytes, body, parts);
+        let header = self.header(loan.limits(), FrameKind::Request, method, bytes, body, parts);
         Some(
             header.and_then(|header| {
                 loan.call(Header { deadline_ms: milliseconds(until), ..header }, body, parts, until)
@@ -375,10 +375,10 @@ impl Client {
         let until = Instant::now() + deadline;
         let bytes = parts.iter().map(|part| part.len() as u64).sum();
         let sending = async {
-            let _room = self.shared.in_flight.acquire().await;
+            let _space = self.shared.in_flight.acquire().await;
             let counted = Counted::new(&self.shared, bytes);
             let connection = self.shared.connection(counted.channel).await?;
-            let mut header = self.header(connection.limits, Kind::OneWay, method, bytes, body, parts)?;
+            let mut header = self.header(connection.limits, FrameKind::OneWay, method, bytes, body, parts)?;
             header.deadline_ms = milliseconds(until);
             connection.outgoing.write(header, body, parts).await
         };
@@ -403,7 +403,7 @@ impl Client {
         let opening = async {
             let counted = Counted::new(&self.shared, bytes);
             let connection = self.shared.connection(counted.channel).await?;
-            let mut header = self.header(connection.limits, Kind::Open, method, bytes, body, parts)?;
+            let mut header = self.header(connection.limits, FrameKind::Open, method, bytes, body, parts)?;
             header.deadline_ms = milliseconds(until);
             header.count = window.max(1);
             let items = Items::new(self.clone(), connection.clone(), header.id, header.count, until)?;
@@ -415,8 +415,8 @@ impl Client {
 
     fn header(
         &self,
-        limits: Limits,
-        kind: Kind,
+        limits: FrameLimits,
+        kind: FrameKind,
         method: u16,
         payload_bytes: u64,
         body: &[u8],

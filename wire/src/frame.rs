@@ -34,7 +34,7 @@ pub(crate) const MAGIC: &[u8; 4] = b"WEFT";
 /// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum FrameKind {
     /// Client to server: a request for one Response.
     Request = 1,
     /// Server to client: the answer to a Request.
@@ -60,7 +60,7 @@ pub enum Kind {
     Goodbye = 11,
 }
 
-impl Kind {
+impl FrameKind {
     const ALL: [Self; 11] = [
         Self::Request,
         Self::Response,
@@ -85,7 +85,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The kind of the frame.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// The requested method.
     pub method: u16,
     /// 0, or the service's error number.
@@ -106,14 +106,14 @@ pub struct Header {
 
 /// The longest body and payload that a side accepts, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct FrameLimits {
     /// Limit of the body.
     pub body_bytes: u32,
     /// Limit of the payload.
     pub payload_bytes: u32,
 }
 
-impl Default for Limits {
+impl Default for FrameLimits {
     /// A body of 1 MiB, a payload of 64 MiB.
     fn default() -> Self {
         Self { body_bytes: 1 << 20, payload_bytes: 64 << 20 }
@@ -132,7 +132,7 @@ pub enum FrameError {
     /// The checksum of body and payload is wrong.
     Content,
     /// There is no kind with this number.
-    Kind(u8),
+    FrameKind(u8),
     /// A reserved field is not 0.
     Reserved,
     /// The body or the payload exceeds the limit.
@@ -143,7 +143,7 @@ pub enum FrameError {
         limit: u32,
     },
     /// A body or a payload in a frame whose kind has none.
-    Unexpected(Kind),
+    Unexpected(FrameKind),
 }
 
 impl fmt::Display for FrameError {
@@ -153,7 +153,7 @@ impl fmt::Display for FrameError {
             Self::Magic => f.write_str("these are not the bytes of a frame of Weft"),
             Self::Header => f.write_str("wrong checksum of a frame's header"),
             Self::Content => f.write_str("wrong checksum of a frame's content"),
-            Self::Kind(kind) => write!(f, "unknown kind of frame {kind}"),
+            Self::FrameKind(kind) => write!(f, "unknown kind of frame {kind}"),
             Self::Reserved => f.write_str("a frame has bits that have no meaning"),
             Self::TooLong { bytes, limit } => {
                 write!(f, "a frame has a part of {bytes} bytes, at most {limit} are taken")
@@ -167,7 +167,7 @@ impl std::error::Error for FrameError {}
 
 impl Header {
     /// A header without content; the other fields are 0.
-    pub fn new(kind: Kind, id: u64) -> Self {
+    pub fn new(kind: FrameKind, id: u64) -> Self {
         Self { kind, method: 0, status: 0, deadline_ms: 0, id, body_bytes: 0, payload_bytes: 0, checksum: 0, count: 0 }
     }
 
@@ -213,7 +213,7 @@ impl Header {
     ///
     /// # Errors
     /// When they are not a valid header, or announce content beyond the limits.
-    pub fn decode(bytes: &[u8], limits: Limits) -> Result<Self, FrameError> {
+    pub fn decode(bytes: &[u8], limits: FrameLimits) -> Result<Self, FrameError> {
         let bytes: &[u8; HEADER_BYTES] = bytes.first_chunk().ok_or(FrameError::Short)?;
         if !bytes.starts_with(MAGIC) {
             return Err(FrameError::Magic);
@@ -221,7 +221,8 @@ impl Header {
         if crc32c(&bytes[..CHECKED_BYTES]) != u32_at(bytes, CHECKED_BYTES) {
             return Err(FrameError::Header);
         }
-        let kind = Kind::ALL.into_iter().find(|&kind| kind as u8 == bytes[4]).ok_or(FrameError::Kind(bytes[4]))?;
+        let kind =
+            FrameKind::ALL.into_iter().find(|&kind| kind as u8 == bytes[4]).ok_or(FrameError::FrameKind(bytes[4]))?;
         if bytes[5] != 0 || u16_at(bytes, 10) != 0 || u32_at(bytes, 40) != 0 {
             return Err(FrameError::Reserved);
         }
@@ -244,7 +245,7 @@ impl Header {
     }
 }
 
-impl Limits {
+impl FrameLimits {
     /// Checks these lengths of a body and a payload.
     ///
     /// # Errors
@@ -263,7 +264,7 @@ impl Limits {
 ///
 /// # Errors
 /// When the bytes do not begin with a complete and valid frame within the limits.
-pub fn split(bytes: &[u8], limits: Limits) -> Result<(Header, &[u8], &[u8]), FrameError> {
+pub fn split(bytes: &[u8], limits: FrameLimits) -> Result<(Header, &[u8], &[u8]), FrameError> {
     let header = Header::decode(bytes, limits)?;
     let content = &bytes[HEADER_BYTES..];
     let (body, rest) = content.split_at_checked(header.body_bytes as usize).ok_or(FrameError::Short)?;

@@ -1,7 +1,7 @@
 //! The handshake: TLS, then the first message of each side.
 
 use crate::error::Error;
-use crate::frame::Limits;
+use crate::frame::FrameLimits;
 use crate::hello::{Agreed, HELLO_BYTES, Hello, MAGIC};
 use crate::incoming::Incoming;
 use crate::stream::Halves;
@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// How long, and for how many reads, the server keeps reading from a refused client, so that the
 /// client can read the reason before the connection is reset.
-const LINGER: Duration = Duration::from_millis(500);
+const LINGER_TIME: Duration = Duration::from_millis(500);
 const LINGER_READS: usize = 16;
 
 /// Adds TLS to a connection to a server.
@@ -31,7 +31,7 @@ pub(crate) async fn server_tls(halves: Halves, tls: &ServerTls) -> Result<(Halve
             Ok((Halves::split(stream), names))
         }
         Err((error, mut stream)) => {
-            let _ = tokio::time::timeout(LINGER, async {
+            let _ = tokio::time::timeout(LINGER_TIME, async {
                 let _ = stream.shutdown().await;
                 let mut ignored = [0; 512];
                 for _ in 0..LINGER_READS {
@@ -58,7 +58,7 @@ pub(crate) async fn read_hello(incoming: &mut Incoming) -> Result<Hello, Error> 
 }
 
 /// What client and server agree on, according to the server's answer.
-pub(crate) fn conclude(ours: &Hello, theirs: &Hello) -> Result<(Agreed, Limits), Error> {
+pub(crate) fn conclude(ours: &Hello, theirs: &Hello) -> Result<(Agreed, FrameLimits), Error> {
     if theirs.refused {
         return Err(Error::Refused(String::from_utf8_lossy(&theirs.text).into_owned()));
     }

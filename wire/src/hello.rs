@@ -22,7 +22,7 @@
 //! The layout before the text is the same in all versions, so that two sides without a common
 //! version can say so.
 
-use crate::frame::{HEADER_BYTES, Limits, crc32c, u16_at, u32_at};
+use crate::frame::{FrameLimits, HEADER_BYTES, crc32c, u16_at, u32_at};
 use std::fmt;
 use std::ops::RangeInclusive;
 
@@ -60,7 +60,7 @@ pub struct Hello {
     /// Whether the sender refuses the other side; the text then says why.
     pub refused: bool,
     /// The longest messages that the sender accepts.
-    pub limits: Limits,
+    pub limits: FrameLimits,
     /// The number of the client, which all its channels share.
     pub client: u64,
     /// Credentials, or the reason of a refusal.
@@ -182,7 +182,7 @@ impl Hello {
             features: u64::from(u32_at(bytes, 8)) | u64::from(u32_at(bytes, 12)) << 32,
             role: Role(u16_at(bytes, 16)),
             refused: answer == 1,
-            limits: Limits { body_bytes: u32_at(bytes, 20), payload_bytes: u32_at(bytes, 24) },
+            limits: FrameLimits { body_bytes: u32_at(bytes, 20), payload_bytes: u32_at(bytes, 24) },
             client: u64::from(u32_at(bytes, 32)) | u64::from(u32_at(bytes, 36)) << 32,
             text: text.to_vec(),
         })

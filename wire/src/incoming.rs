@@ -2,7 +2,7 @@
 //! payloads directly into their own memory.
 
 use crate::error::Error;
-use crate::frame::{Checksum, FrameError, HEADER_BYTES, Header, Limits, MAGIC};
+use crate::frame::{Checksum, FrameError, FrameLimits, HEADER_BYTES, Header, MAGIC};
 use crate::payload::Payload;
 use crate::stream::ReadHalf;
 use bytes::Bytes;
@@ -102,7 +102,7 @@ impl Incoming {
     }
 
     /// The header of the next frame. None when the stream ends between two frames.
-    pub async fn header(&mut self, limits: Limits) -> Result<Option<Header>, Error> {
+    pub async fn header(&mut self, limits: FrameLimits) -> Result<Option<Header>, Error> {
         loop {
             let held = &self.held[self.at..];
             match Header::decode(held, limits) {

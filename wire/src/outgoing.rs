@@ -18,11 +18,11 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard, Notify};
 
 /// A frame up to this length, in bytes, is queued instead of waiting.
-const SMALL: usize = 4096;
+const MAX_QUEUED_FRAME_BYTES: usize = 4096;
 /// Maximum number of queued bytes.
-const QUEUE: usize = 64 << 10;
+const MAX_QUEUED_BYTES: usize = 64 << 10;
 /// Time limit for closing the stream properly.
-const FAREWELL: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(crate) struct Outgoing {
     writer: AsyncMutex<Writer>,
@@ -108,7 +108,7 @@ impl Outgoing {
 
     fn append(&self, head: &[u8], body: &[u8], parts: &[IoSlice<'_>]) -> bool {
         let mut queued = lock(&self.queued);
-        if queued.len() > QUEUE {
+        if queued.len() > MAX_QUEUED_BYTES {
             return false;
         }
         queued.extend_from_slice(head);
@@ -131,7 +131,9 @@ impl Outgoing {
         let head = header.encode();
         let mut writer = match self.writer.try_lock() {
             Ok(writer) => writer,
-            Err(_) if header.content_bytes() <= SMALL as u64 && self.append(&head, body, parts) => return Ok(()),
+            Err(_) if header.content_bytes() <= MAX_QUEUED_FRAME_BYTES as u64 && self.append(&head, body, parts) => {
+                return Ok(());
+            }
             Err(_) => tokio::select! {
                 biased;
                 writer = self.writer.lock() => writer,
@@ -198,7 +200,7 @@ impl Outgoing {
         self.close();
         let io = self.writer.lock().await.io.take();
         if let Some(mut io) = io {
-            let _ = tokio::time::timeout(FAREWELL, io.shutdown()).await;
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, io.shutdown()).await;
         }
     }
 }
@@ -237,4 +239,4 @@ fn closed() -> Error {
     Error::lost("the connection is closed", false)
 }
 
-const _: () = assert!(QUEUE > SMALL + HEADER_BYTES);
+const _: () = assert!(MAX_QUEUED_BYTES > MAX_QUEUED_FRAME_BYTES + HEADER_BYTES);

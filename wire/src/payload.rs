@@ -9,12 +9,12 @@ use std::sync::Mutex;
 
 const PAGE: usize = 4096;
 /// Shorter memory, in bytes, is not kept: it is cheap to allocate.
-const SHORTEST_KEPT: usize = 64 << 10;
+const MIN_KEPT_BYTES: usize = 64 << 10;
 /// Default limit of the pool, in bytes.
-const KEPT_BYTES: usize = 64 << 20;
+const DEFAULT_POOL_BYTES: usize = 64 << 20;
 
 /// Unused memory, by length, shortest first.
-static POOL: Mutex<Pool> = Mutex::new(Pool { free: Vec::new(), bytes: 0, limit: KEPT_BYTES });
+static POOL: Mutex<Pool> = Mutex::new(Pool { free: Vec::new(), bytes: 0, limit: DEFAULT_POOL_BYTES });
 
 struct Pool {
     free: Vec<Vec<u8>>,
@@ -69,8 +69,8 @@ impl Payload {
         if length == 0 {
             return Self::default();
         }
-        let whole = if length < SHORTEST_KEPT { length } else { length.next_power_of_two() } + PAGE;
-        let kept = if length < SHORTEST_KEPT { None } else { lock(&POOL).take(whole) };
+        let whole = if length < MIN_KEPT_BYTES { length } else { length.next_power_of_two() } + PAGE;
+        let kept = if length < MIN_KEPT_BYTES { None } else { lock(&POOL).take(whole) };
         let bytes = kept.unwrap_or_else(|| vec![0; whole]);
         let start = bytes.as_ptr().align_offset(PAGE).min(PAGE);
         Self { bytes, start, length }
@@ -86,7 +86,7 @@ impl Payload {
 
 impl Drop for Payload {
     fn drop(&mut self) {
-        if self.length >= SHORTEST_KEPT {
+        if self.length >= MIN_KEPT_BYTES {
             // Memory that the pool does not keep is freed after the lock is released.
             let left = lock(&POOL).give(std::mem::take(&mut self.bytes));
             drop(left);

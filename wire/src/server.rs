@@ -5,19 +5,19 @@ mod complaints;
 mod connection;
 mod peer;
 mod request;
-mod room;
+mod space;
 
 pub use complaints::Complaints;
 pub use peer::Peer;
 pub use request::{ItemSender, Reply, Request};
 
 use crate::error::Error;
-use crate::frame::Limits;
+use crate::frame::FrameLimits;
 use crate::handshake::server_tls;
 use crate::hello::{Role, VERSIONS};
 use crate::stream::Halves;
 use crate::tls::ServerTls;
-use room::{Rooms, permits};
+use space::{SpacePool, permits};
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
@@ -31,7 +31,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
 /// Pause after a failed accept, which mostly means that file descriptors are used up.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Answers requests.
 pub trait Service: Send + Sync + 'static {
@@ -71,7 +71,7 @@ pub struct ServerOptions {
     /// The feature bits that this side offers.
     pub features: u64,
     /// The longest requests that this side accepts.
-    pub limits: Limits,
+    pub limits: FrameLimits,
     /// The protocol versions that this side speaks.
     pub versions: RangeInclusive<u16>,
     /// Maximum number of connections; the server closes further ones.
@@ -111,7 +111,7 @@ impl Default for ServerOptions {
             tls: None,
             role: Role::STORE,
             features: 0,
-            limits: Limits::default(),
+            limits: FrameLimits::default(),
             versions: VERSIONS,
             connections: 20_000,
             requests_per_connection: 256,
@@ -170,8 +170,8 @@ struct Shared<S> {
     service: Arc<S>,
     options: ServerOptions,
     connections: Arc<Semaphore>,
-    bytes: Arc<Rooms>,
-    reply_bytes: Arc<Rooms>,
+    bytes: Arc<SpacePool>,
+    reply_bytes: Arc<SpacePool>,
     /// Number of connections of each member with a certificate.
     members: Mutex<HashMap<String, usize>>,
     stage: watch::Sender<Stage>,
@@ -187,8 +187,8 @@ impl<S: Service> Server<S> {
             shared: Arc::new(Shared {
                 service,
                 connections: Arc::new(Semaphore::new(options.connections)),
-                bytes: Rooms::new(options.bytes),
-                reply_bytes: Rooms::new(options.reply_bytes),
+                bytes: SpacePool::new(options.bytes),
+                reply_bytes: SpacePool::new(options.reply_bytes),
                 members: Mutex::default(),
                 stage: watch::Sender::new(Stage::Serving),
                 complaints: Complaints::default(),
@@ -212,7 +212,7 @@ impl<S: Service> Server<S> {
                     }
                     Err(error) => {
                         self.shared.complaints.complain("accept", &error);
-                        sleep(ACCEPT_AGAIN).await;
+                        sleep(ACCEPT_RETRY_PAUSE).await;
                     }
                 }
             }
@@ -280,7 +280,7 @@ impl<S: Service> Server<S> {
         let ended = timeout(options.drain, end).await.is_ok();
         stage.send_replace(Stage::Over);
         if !ended {
-            let _ = timeout(ACCEPT_AGAIN * 20, connections.acquire_many(all)).await;
+            let _ = timeout(ACCEPT_RETRY_PAUSE * 20, connections.acquire_many(all)).await;
         }
     }
 

@@ -8,11 +8,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
-use wire::frame::Limits;
+use wire::frame::FrameLimits;
 use wire::{Client, ClientOptions, Error, Payload, Role, STATUS_PANICKED, STATUS_TOO_LONG, ServerOptions};
 
 /// Long enough that a busy machine does not cause such a silence by itself.
-const SILENCE: Duration = Duration::from_secs(2);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn round_trips_of_many_lengths_over_tcp_and_memory() {
@@ -99,7 +99,7 @@ async fn one_way_messages_and_pushes_arrive() {
 
 #[tokio::test]
 async fn the_services_errors_panics_and_too_long_answers() {
-    let options = ClientOptions { limits: Limits { body_bytes: 100, payload_bytes: 1000 }, ..Default::default() };
+    let options = ClientOptions { limits: FrameLimits { body_bytes: 100, payload_bytes: 1000 }, ..Default::default() };
     let (client, _, _server) = memory(ServerOptions::default(), options);
     let error = client.call(METHODS.fail, b"why", &[], DEADLINE).await.unwrap_err();
     assert_eq!(error, Error::Remote { status: 5, body: "why".into() });
@@ -112,7 +112,7 @@ async fn the_services_errors_panics_and_too_long_answers() {
 
 #[tokio::test]
 async fn what_is_longer_than_the_server_takes_is_not_sent() {
-    let options = ServerOptions { limits: Limits { body_bytes: 10, payload_bytes: 20 }, ..Default::default() };
+    let options = ServerOptions { limits: FrameLimits { body_bytes: 10, payload_bytes: 20 }, ..Default::default() };
     let (client, _, _server) = memory(options, ClientOptions::default());
     for (body, payload) in [(11, 0), (0, 21)] {
         let (body, payload) = (vec![0; body], vec![0; payload]);
@@ -160,7 +160,7 @@ async fn giving_up_in_the_middle_of_a_frame_closes_the_connection() {
 #[tokio::test]
 async fn a_silent_server_is_found_out() {
     let (address, _dropped) = slow_reader().await;
-    let times = (Duration::from_millis(100), SILENCE);
+    let times = (Duration::from_millis(100), SILENCE_TIMEOUT);
     let options = ClientOptions { ping_after: times.0, dead_after: times.1, ..Default::default() };
     let client = client(&address, options);
     let error = client.call(0, &[], &[], DEADLINE).await.unwrap_err();
@@ -169,14 +169,14 @@ async fn a_silent_server_is_found_out() {
     let (address, service, _server) = serve(ServerOptions::default()).await;
     let client = client_of(&address, times);
     let call = tokio::spawn(async move { client.call(METHODS.wait, &[], &[], DEADLINE).await });
-    tokio::time::sleep(SILENCE + SILENCE / 2).await;
+    tokio::time::sleep(SILENCE_TIMEOUT + SILENCE_TIMEOUT / 2).await;
     service.go.add_permits(1);
     call.await.unwrap().unwrap();
 }
 
 #[tokio::test]
 async fn a_silent_client_is_found_out() {
-    let times = (Duration::from_millis(100), SILENCE);
+    let times = (Duration::from_millis(100), SILENCE_TIMEOUT);
     let (address, _, server) =
         serve(ServerOptions { ping_after: times.0, dead_after: times.1, ..Default::default() }).await;
     let alive = client(&address, ClientOptions { channels: 1, ..Default::default() });
@@ -184,7 +184,7 @@ async fn a_silent_client_is_found_out() {
     let silent = harness::raw(&address).await;
     assert_eq!(server.connections(), 2);
     harness::until(|| server.connections() == 1).await;
-    tokio::time::sleep(SILENCE / 2).await;
+    tokio::time::sleep(SILENCE_TIMEOUT / 2).await;
     assert!(alive.is_connected());
     drop(silent);
 }

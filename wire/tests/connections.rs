@@ -97,7 +97,7 @@ async fn nobody_in_a_hurry_waits_for_another_attempt_at_a_link_that_is_cut() {
     until(|| thread.is_finished()).await;
     assert!(thread.join().unwrap() && begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     assert!(!client.is_connected());
-    cut.mend();
+    cut.heal();
     let begun = Instant::now();
     while client.call(METHODS.echo, &[], &[], DEADLINE).await.is_err() {
         assert!(begun.elapsed() < Duration::from_secs(30));

@@ -12,9 +12,9 @@ use tokio::sync::oneshot;
 use wire::hello::HELLO_BYTES;
 use wire::{Address, Client, ClientOptions, Error, Server, ServerOptions};
 
-const SHORT: Duration = Duration::from_millis(200);
+const SHORT_WAIT: Duration = Duration::from_millis(200);
 /// Longer than a busy machine delays a thread.
-const LONG: Duration = Duration::from_millis(1500);
+const LONG_WAIT: Duration = Duration::from_millis(1500);
 
 /// Runs work on a thread that does not belong to the runtime.
 async fn blocking<T: Send + 'static>(client: &Client, work: impl FnOnce(&Client) -> T + Send + 'static) -> T {
@@ -99,9 +99,10 @@ async fn deadlines_hold_and_what_comes_late_is_nobodys_answer() {
     let (address, service, _server) = serve(ServerOptions::default()).await;
     let (client, _, direct) = with_direct(&address, ClientOptions::default()).await;
     let begun = Instant::now();
-    let error = blocking(&client, |client| client.call_blocking(METHODS.wait, b"late", &[], SHORT)).await.unwrap_err();
+    let error =
+        blocking(&client, |client| client.call_blocking(METHODS.wait, b"late", &[], SHORT_WAIT)).await.unwrap_err();
     assert_eq!(error, Error::Deadline);
-    assert!((SHORT..LONG * 3).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+    assert!((SHORT_WAIT..LONG_WAIT * 3).contains(&begun.elapsed()), "{:?}", begun.elapsed());
     // The server gives up the request, too.
     until(|| service.waiting.load(Ordering::SeqCst) == 0).await;
     for _ in 0..20 {
@@ -114,21 +115,21 @@ async fn deadlines_hold_and_what_comes_late_is_nobodys_answer() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_server_is_asked_whether_it_lives_and_waited_for() {
     let (address, service, _server) = serve(ServerOptions::default()).await;
-    let times = ClientOptions { ping_after: SHORT, dead_after: LONG, ..Default::default() };
+    let times = ClientOptions { ping_after: SHORT_WAIT, dead_after: LONG_WAIT, ..Default::default() };
     let (client, ..) = with_direct(&address, times).await;
     let call = blocking(&client, |client| client.call_blocking(METHODS.wait, b"slow", &[], DEADLINE));
     let go = async {
-        tokio::time::sleep(LONG * 2).await;
+        tokio::time::sleep(LONG_WAIT * 2).await;
         service.go.add_permits(1);
     };
     assert_eq!(tokio::join!(call, go).0.unwrap().body, "slow");
     // The server sends pings, too, and the waiting thread answers them.
-    let times = ServerOptions { ping_after: SHORT, dead_after: LONG, ..Default::default() };
+    let times = ServerOptions { ping_after: SHORT_WAIT, dead_after: LONG_WAIT, ..Default::default() };
     let (address, service, _server) = serve(times).await;
     let (client, ..) = with_direct(&address, ClientOptions::default()).await;
     let call = blocking(&client, |client| client.call_blocking(METHODS.wait, b"slow", &[], DEADLINE));
     let go = async {
-        tokio::time::sleep(LONG * 2).await;
+        tokio::time::sleep(LONG_WAIT * 2).await;
         service.go.add_permits(1);
     };
     assert_eq!(tokio::join!(call, go).0.unwrap().body, "slow");
@@ -153,7 +154,7 @@ async fn a_server_that_hangs_is_given_up() {
             hung.push(stream);
         }
     });
-    let times = ClientOptions { channels: 1, ping_after: SHORT / 4, dead_after: SHORT, ..Default::default() };
+    let times = ClientOptions { channels: 1, ping_after: SHORT_WAIT / 4, dead_after: SHORT_WAIT, ..Default::default() };
     let client = client(&address, times);
     let lost = blocking(&client, |client| {
         let begun = Instant::now();
@@ -168,7 +169,7 @@ async fn a_server_that_hangs_is_given_up() {
     });
     let (error, took) = lost.await;
     assert!(matches!(error, Error::Unavailable { sent: true, .. }), "{error}");
-    assert!((SHORT..LONG * 3).contains(&took), "{took:?}");
+    assert!((SHORT_WAIT..LONG_WAIT * 3).contains(&took), "{took:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -176,7 +177,7 @@ async fn a_server_that_goes_is_not_held_up_and_the_next_one_is_found() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
     let mut listener = Some(listener);
-    let (backoff, address) = (Duration::from_millis(20)..=SHORT, Address::from(at));
+    let (backoff, address) = (Duration::from_millis(20)..=SHORT_WAIT, Address::from(at));
     let client = client(&address, ClientOptions { channels: 1, backoff, ..Default::default() });
     for round in 0..3 {
         let listener = match listener.take() {
@@ -200,13 +201,13 @@ async fn a_server_that_goes_is_not_held_up_and_the_next_one_is_found() {
         let stop = async {
             until(|| service.waiting.load(Ordering::SeqCst) == 1).await;
             stop.send(()).unwrap();
-            tokio::time::sleep(SHORT).await;
+            tokio::time::sleep(SHORT_WAIT).await;
             service.go.add_permits(1);
         };
         assert_eq!(tokio::join!(call, stop).0.unwrap().body, "last");
         let stopped = Instant::now();
         server.await.unwrap().unwrap();
-        assert!(stopped.elapsed() < LONG * 3, "round {round}: {:?}", stopped.elapsed());
+        assert!(stopped.elapsed() < LONG_WAIT * 3, "round {round}: {:?}", stopped.elapsed());
         until(|| !client.is_connected()).await;
     }
 }

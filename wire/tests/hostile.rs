@@ -10,12 +10,12 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
-use wire::frame::{HEADER_BYTES, Header, Kind, Limits};
+use wire::frame::{FrameKind, FrameLimits, HEADER_BYTES, Header};
 use wire::hello::{HELLO_BYTES, Hello};
 use wire::{Address, ClientOptions, Error, ServerOptions};
 
 fn request(body: &[u8], payload: &[u8]) -> Vec<u8> {
-    let mut header = Header::new(Kind::Request, 1).with_content(body, &[IoSlice::new(payload)]);
+    let mut header = Header::new(FrameKind::Request, 1).with_content(body, &[IoSlice::new(payload)]);
     header.deadline_ms = 10_000;
     [&header.encode(), body, payload].concat()
 }
@@ -43,9 +43,10 @@ async fn garbage_instead_of_a_hello() {
 #[tokio::test]
 async fn garbage_after_the_hello_and_a_frame_of_4_gib() {
     let (address, service, _server) = serve(ServerOptions::default()).await;
-    let mut huge = Header::new(Kind::Request, 1);
+    let mut huge = Header::new(FrameKind::Request, 1);
     (huge.body_bytes, huge.payload_bytes) = (u32::MAX, u32::MAX);
-    let wrong = [Kind::Response, Kind::Item, Kind::End].map(|kind| Header::new(kind, 1).encode().to_vec());
+    let wrong =
+        [FrameKind::Response, FrameKind::Item, FrameKind::End].map(|kind| Header::new(kind, 1).encode().to_vec());
     let twice = [request(b"a", &[]), request(b"a", &[])].map(|mut frame| {
         frame[6] = 1;
         let checksum = wire::frame::crc32c(&frame[..44]);
@@ -93,8 +94,8 @@ async fn liar(change: impl Fn(Vec<u8>) -> Vec<u8> + Send + 'static) -> Address {
         stream.write_all(&Hello::decode(&theirs).unwrap().encode()).await.unwrap();
         let mut head = [0; HEADER_BYTES];
         stream.read_exact(&mut head).await.unwrap();
-        let request = Header::decode(&head, Limits::default()).unwrap();
-        let answer = Header::new(Kind::Response, request.id).with_content(b"body", &parts(&[b"payload"]));
+        let request = Header::decode(&head, FrameLimits::default()).unwrap();
+        let answer = Header::new(FrameKind::Response, request.id).with_content(b"body", &parts(&[b"payload"]));
         let bytes = change([&answer.encode(), b"body".as_slice(), b"payload"].concat());
         stream.write_all(&bytes).await.unwrap();
         stream.shutdown().await.unwrap();
@@ -121,10 +122,10 @@ async fn a_flipped_bit_anywhere_in_an_answer_is_an_error() {
     }
     // A client ignores an answer to nothing, but not a frame of another kind.
     let other = |kind, id| move |bytes: Vec<u8>| [Header::new(kind, id).encode().to_vec(), bytes].concat();
-    call(liar(other(Kind::Response, 77)).await).await.unwrap();
-    call(liar(other(Kind::Item, 77)).await).await.unwrap();
-    assert!(matches!(call(liar(other(Kind::End, 1)).await).await, Err(Error::Protocol(_))));
-    assert!(matches!(call(liar(other(Kind::Open, 1)).await).await, Err(Error::Protocol(_))));
+    call(liar(other(FrameKind::Response, 77)).await).await.unwrap();
+    call(liar(other(FrameKind::Item, 77)).await).await.unwrap();
+    assert!(matches!(call(liar(other(FrameKind::End, 1)).await).await, Err(Error::Protocol(_))));
+    assert!(matches!(call(liar(other(FrameKind::Open, 1)).await).await, Err(Error::Protocol(_))));
 }
 
 #[tokio::test]
@@ -240,7 +241,7 @@ async fn long_answers_hold_clients_back_too() {
 
 /// Announces a request of this many bytes, and sends a few of them.
 async fn trickle(mut stream: impl AsyncWrite + Unpin, bytes: u32) {
-    let mut header = Header::new(Kind::Request, 1);
+    let mut header = Header::new(FrameKind::Request, 1);
     (header.payload_bytes, header.deadline_ms) = (bytes, 60_000);
     let mut sent = stream.write_all(&[&header.encode(), &[0; 5000][..]].concat()).await;
     while sent.is_ok() {
@@ -281,7 +282,7 @@ async fn who_announces_much_and_sends_little_stalls_nobody() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn announced_bytes_are_not_memory() {
     let (address, _, server) = serve(as_in_service()).await;
-    let mut header = Header::new(Kind::Request, 1);
+    let mut header = Header::new(FrameKind::Request, 1);
     (header.payload_bytes, header.deadline_ms) = (60 << 20, 60_000);
     let mut streams = Vec::new();
     for _ in 0..84 {

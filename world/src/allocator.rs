@@ -7,31 +7,31 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Where the memory of a world begins, and how much there is. The system gives pages that are used.
-const BEGIN: usize = 0x1000_0000_0000;
-const LENGTH: usize = 1 << 38;
+const HEAP_START: usize = 0x1000_0000_0000;
+const HEAP_BYTES: usize = 1 << 38;
 /// Blocks have 2^4 bytes, 2^5 and so on: each size has a list of free ones.
-const SMALLEST: u32 = 4;
-const SIZES: usize = 34;
+const MIN_SIZE_LOG2: u32 = 4;
+const SIZE_CLASSES: usize = 34;
 /// Blocks are aligned to their size, up to this.
 const PAGE: usize = 4096;
 
 /// The end of what was ever used; 0 before the first block.
 static END: AtomicUsize = AtomicUsize::new(0);
 /// The first free block of each size. Each begins with the address of the next one.
-static FREE: [AtomicUsize; SIZES] = [const { AtomicUsize::new(0) }; SIZES];
+static FREE_LISTS: [AtomicUsize; SIZE_CLASSES] = [const { AtomicUsize::new(0) }; SIZE_CLASSES];
 
 /// The allocator of a simulation, for `#[global_allocator]`. Outside of a world it is the system's.
 pub struct Preempting;
 
 /// The list for a layout, and the length of its blocks; None when the system has to do it.
 fn class(layout: Layout) -> Option<(usize, usize)> {
-    let length = layout.size().max(layout.align()).max(1 << SMALLEST).checked_next_power_of_two()?;
-    let class = (length.trailing_zeros() - SMALLEST) as usize;
-    (class < SIZES && layout.align() <= PAGE).then_some((class, length))
+    let length = layout.size().max(layout.align()).max(1 << MIN_SIZE_LOG2).checked_next_power_of_two()?;
+    let class = (length.trailing_zeros() - MIN_SIZE_LOG2) as usize;
+    (class < SIZE_CLASSES && layout.align() <= PAGE).then_some((class, length))
 }
 
 fn is_own(pointer: *mut u8) -> bool {
-    (BEGIN..BEGIN + LENGTH).contains(&pointer.addr())
+    (HEAP_START..HEAP_START + HEAP_BYTES).contains(&pointer.addr())
 }
 
 /// A new block at the end of what is used. None when there is no more memory.
@@ -41,25 +41,25 @@ fn extend(length: usize) -> Option<usize> {
         let (rights, how) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         let how = how | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
         // SAFETY: `MAP_FIXED_NOREPLACE` takes no pages that somebody has.
-        let found = unsafe { libc::mmap(BEGIN as *mut _, LENGTH, rights, how, -1, 0) };
-        if found.addr() != BEGIN {
+        let found = unsafe { libc::mmap(HEAP_START as *mut _, HEAP_BYTES, rights, how, -1, 0) };
+        if found.addr() != HEAP_START {
             return None;
         }
-        end = BEGIN;
+        end = HEAP_START;
     }
     let begin = end.next_multiple_of(length.min(PAGE));
     END.store(begin + length, Ordering::Relaxed);
-    (begin + length <= BEGIN + LENGTH).then_some(begin)
+    (begin + length <= HEAP_START + HEAP_BYTES).then_some(begin)
 }
 
 /// A block. Only the thread whose turn it is calls this, so nobody else changes the lists.
 fn take(class: usize, length: usize) -> Option<*mut u8> {
-    match FREE[class].load(Ordering::Relaxed) {
+    match FREE_LISTS[class].load(Ordering::Relaxed) {
         0 => extend(length).map(|begin| begin as *mut u8),
         found => {
             // SAFETY: a free block of this size, which begins with the address of the next one.
             let next = unsafe { (found as *const usize).read() };
-            FREE[class].store(next, Ordering::Relaxed);
+            FREE_LISTS[class].store(next, Ordering::Relaxed);
             Some(found as *mut u8)
         }
     }
@@ -81,7 +81,7 @@ unsafe impl GlobalAlloc for Preempting {
             // SAFETY: as above.
             return unsafe { System.alloc_zeroed(layout) };
         }
-        // SAFETY: as above; a block that is not null has room for `size` bytes.
+        // SAFETY: as above; a block that is not null has space for `size` bytes.
         unsafe {
             let block = self.alloc(layout);
             if !block.is_null() {
@@ -119,7 +119,7 @@ unsafe impl GlobalAlloc for Preempting {
         }
         let Some((class, _)) = class(layout) else { return };
         // SAFETY: the block is nobody's any more, and long enough for an address.
-        unsafe { pointer.cast::<usize>().write(FREE[class].load(Ordering::Relaxed)) };
-        FREE[class].store(pointer.addr(), Ordering::Relaxed);
+        unsafe { pointer.cast::<usize>().write(FREE_LISTS[class].load(Ordering::Relaxed)) };
+        FREE_LISTS[class].store(pointer.addr(), Ordering::Relaxed);
     }
 }

@@ -13,9 +13,9 @@ use std::sync::atomic::AtomicU32;
 /// The wall clock when the world begins: 2026-01-01.
 const EPOCH_NS: i64 = 1_767_225_600_000_000_000;
 /// What a look at the clock counts as, in allocations.
-const LOOK: u64 = 10;
+const CLOCK_READ_ALLOCATIONS: u64 = 10;
 /// How long it takes.
-const LOOK_NS: u64 = 50;
+const CLOCK_READ_NS: u64 = 50;
 /// The number of processors that the program sees.
 const PROCESSORS: usize = 2;
 
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d
                 }
                 libc::FUTEX_WAKE | libc::FUTEX_WAKE_BITSET => {
                     let woken = turn::with(|state| state.wake_at(a, (c as u32).min(i32::MAX as u32) as usize));
-                    turn::point(LOOK);
+                    turn::point(CLOCK_READ_ALLOCATIONS);
                     woken as c_long
                 }
                 other => turn::fail(&format!("a futex operation that is not known: {other}")),
@@ -186,7 +186,7 @@ pub unsafe extern "C" fn pthread_create(
         turn::with(|state| state.numbers.insert(name, number));
         made
     });
-    turn::point(LOOK);
+    turn::point(CLOCK_READ_ALLOCATIONS);
     made
 }
 
@@ -222,9 +222,9 @@ pub unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, into: *mut libc::
         // SAFETY: the caller vouches for the arguments.
         return unsafe { real::clock_gettime(clock, into) };
     }
-    turn::point(LOOK);
+    turn::point(CLOCK_READ_ALLOCATIONS);
     // A thread that waits by looking at the clock gets on.
-    turn::with(|state| state.now += LOOK_NS);
+    turn::with(|state| state.now += CLOCK_READ_NS);
     let shown = shows(clock);
     let time = libc::timespec { tv_sec: (shown / 1_000_000_000) as _, tv_nsec: (shown % 1_000_000_000) as _ };
     // SAFETY: the caller passes a place for the result.

@@ -28,7 +28,7 @@ macro_rules! real {
             /// # Safety
             /// That of the C function.
             pub(crate) unsafe fn $name($($argument: $of),*) -> $result {
-                static FOUND: AtomicUsize = AtomicUsize::new(0);
+                static FOUND_ADDRESS: AtomicUsize = AtomicUsize::new(0);
                 let name = const {
                     match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
                         Ok(name) => name,
@@ -37,7 +37,7 @@ macro_rules! real {
                 };
                 type Function = unsafe extern "C" fn($($of),*) -> $result;
                 // SAFETY: the C library has this function with these arguments (its manual pages).
-                let function: Function = unsafe { std::mem::transmute(next(&FOUND, name)) };
+                let function: Function = unsafe { std::mem::transmute(next(&FOUND_ADDRESS, name)) };
                 // SAFETY: the caller vouches for the arguments.
                 unsafe { function($($argument),*) }
             }

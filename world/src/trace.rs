@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 /// Number of lines that are kept for a failure.
-const KEPT: usize = 200;
+const MAX_KEPT_LINES: usize = 200;
 
 /// The events of a run. Two runs with one seed have the same hash.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Trace {
         if self.loud {
             eprintln!("{line}");
         }
-        if self.last.len() == KEPT {
+        if self.last.len() == MAX_KEPT_LINES {
             self.last.pop_front();
         }
         self.last.push_back(line);

@@ -36,7 +36,7 @@ pub struct Options {
 }
 
 /// The largest number of choices, to find it without the state.
-static MOST_STEPS: AtomicU64 = AtomicU64::new(u64::MAX);
+static MAX_STEPS: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// Whether the calling thread belongs to a world, and the world goes on.
 pub(crate) fn inside() -> bool {
@@ -128,7 +128,7 @@ fn switch() {
             let threads = state.describe();
             drop_and_fail(state, &format!("all threads wait for ever\n{threads}"));
         };
-        if state.steps > MOST_STEPS.load(Ordering::Relaxed) {
+        if state.steps > MAX_STEPS.load(Ordering::Relaxed) {
             let threads = state.describe();
             drop_and_fail(state, &format!("it does not come to an end\n{threads}"));
         }
@@ -289,7 +289,7 @@ pub fn run<T>(options: Options, work: impl FnOnce() -> T) -> T {
         assert!(state.is_none(), "a program has one world");
         *state = Some(State::new(options.seed, interruption, options.loud, turn));
     }
-    MOST_STEPS.store(options.most_steps, Ordering::Relaxed);
+    MAX_STEPS.store(options.most_steps, Ordering::Relaxed);
     COUNTDOWN.store(interruption, Ordering::Relaxed);
     NUMBER.set(1);
     ACTIVE.store(true, Ordering::SeqCst);

@@ -17,9 +17,10 @@ fn at_once() -> usize {
 
 /// A program hangs when it says nothing for this long. The longest test takes half a minute on an
 /// idle machine.
-const SILENCE: Duration = Duration::from_secs(900);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(900);
 /// The programs that take longest begin first, so that none is left to run alone at the end.
-const LONGEST: [&str; 6] = ["cli::cluster", "cli::commands", "fs::returning", "fs::full", "fs::soak", "mpi::mpirun"];
+const LONGEST_PROGRAMS: [&str; 6] =
+    ["cli::cluster", "cli::commands", "fs::rejoining", "fs::full", "fs::soak", "mpi::mpirun"];
 
 /// A test program: `fs::soak`, where it lies, and the folder of its package, which it runs in.
 pub struct Program {
@@ -53,7 +54,9 @@ pub fn build(
     if !status.success() {
         return Err(format!("cargo test --no-run {} failed", arguments.join(" ")));
     }
-    programs.sort_by_key(|program| LONGEST.iter().position(|name| *name == program.name).unwrap_or(LONGEST.len()));
+    programs.sort_by_key(|program| {
+        LONGEST_PROGRAMS.iter().position(|name| *name == program.name).unwrap_or(LONGEST_PROGRAMS.len())
+    });
     Ok(programs)
 }
 
@@ -131,13 +134,13 @@ fn wait(child: &mut Child, output: &Path) -> Result<ExitStatus, String> {
         if now != length {
             (heard, length) = (Instant::now(), now);
         }
-        if heard.elapsed() > SILENCE {
+        if heard.elapsed() > SILENCE_TIMEOUT {
             let stacks = Command::new("gdb")
                 .args(["-batch", "-ex", "thread apply all bt 12", "-p", &child.id().to_string()])
                 .output()
                 .map_or(String::new(), |said| String::from_utf8_lossy(&said.stdout).into_owned());
             _ = child.kill().and_then(|()| child.wait());
-            return Err(format!("it said nothing for {} s and was killed\n{stacks}", SILENCE.as_secs()));
+            return Err(format!("it said nothing for {} s and was killed\n{stacks}", SILENCE_TIMEOUT.as_secs()));
         }
         std::thread::sleep(Duration::from_millis(50));
     }

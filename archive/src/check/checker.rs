@@ -8,14 +8,14 @@ use crate::roles::{Craft, Made};
 use crate::transport::Broken;
 use crate::walk::{open_directory, open_file, stat_at};
 use blake3::Hasher;
-use fs::{FileSystem, Kind};
+use fs::{FileKind, FileSystem};
 use rustix::fd::OwnedFd;
 use rustix::io::{Errno, pread};
 use std::sync::Arc;
 use volume::Control;
 
 /// How many bytes of the source are read at a time.
-const PIECE: usize = 1 << 20;
+const READ_PIECE_BYTES: usize = 1 << 20;
 
 /// What a check compares an archive with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl<'a> Checker<'a> {
     /// Checks a file. Returns what is wrong with it.
     fn file(&mut self, item: &Item, source: Option<&OwnedFd>) -> Result<Result<(), String>, Broken> {
         let (stat, volume) = (&item.stat, &self.job.volume);
-        if stat.kind != Kind::File {
+        if stat.kind != FileKind::File {
             self.tally.others += 1;
             let there = source.map(|source| stat_at(source, &item.name).map(|there| there.kind));
             return Ok(match there {
@@ -136,14 +136,15 @@ impl<'a> Checker<'a> {
     fn hash_of_source(&self, directory: &OwnedFd, item: &Item) -> Result<Option<blake3::Hash>, String> {
         let failed = |error: Errno| format!("at the source: {}", std::io::Error::from(error));
         let there = stat_at(directory, &item.name).map_err(failed)?;
-        if there.kind != Kind::File {
+        if there.kind != FileKind::File {
             return Err("it is something else at the source".into());
         }
         if there.size != item.stat.size {
             return Err(format!("it has {} bytes at the source and {} in the archive", there.size, item.stat.size));
         }
         let file = open_file(directory, &item.name).map_err(failed)?;
-        let (mut hasher, mut at, mut piece) = (Hasher::new(), 0, vec![0; PIECE.min(there.size as usize).max(1)]);
+        let (mut hasher, mut at, mut piece) =
+            (Hasher::new(), 0, vec![0; READ_PIECE_BYTES.min(there.size as usize).max(1)]);
         while at < there.size {
             if self.job.control.go_on().is_err() {
                 return Ok(None);

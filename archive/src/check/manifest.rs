@@ -7,11 +7,11 @@
 use crate::encode::HASH;
 use crate::encode::hash::Sealed;
 use crate::transport::Broken;
-use fs::{FileSystem, Kind, New, ROOT, RenameMode, SetAttributes};
+use fs::{FileKind, FileSystem, New, ROOT, RenameMode, SetAttributes};
 
 /// How many entries one listing returns, and how many lines one write has.
-const BATCH: usize = 1000;
-const PIECE: usize = 1 << 20;
+const BATCH_ENTRIES: usize = 1000;
+const WRITE_PIECE_BYTES: usize = 1 << 20;
 
 /// The name of an archive's manifest. It lies beside the archive; the manifest of a whole volume
 /// lies in its root.
@@ -61,15 +61,15 @@ impl Writing<'_> {
     fn tree(&mut self, top: u64) -> Result<(), Broken> {
         let mut open: Vec<(u64, u64, Vec<u8>)> = vec![(top, 0, Vec::new())];
         while let Some((ino, cookie, path)) = open.pop() {
-            let listed = self.volume.list(ino, cookie, BATCH)?;
+            let listed = self.volume.list(ino, cookie, BATCH_ENTRIES)?;
             let Some(last) = listed.last() else { continue };
             open.push((ino, last.cookie, path.clone()));
             for entry in listed {
                 let below = crate::message::join(&path, &entry.name);
                 let attributes = entry.attributes;
                 match attributes.kind {
-                    Kind::Directory => open.push((attributes.ino, 0, below)),
-                    Kind::File if attributes.ino != self.ino => {
+                    FileKind::Directory => open.push((attributes.ino, 0, below)),
+                    FileKind::File if attributes.ino != self.ino => {
                         let sealed = self.volume.attribute(attributes.ino, HASH).ok();
                         let sealed = sealed.and_then(|bytes| Sealed::decode(&bytes));
                         if let Some(sealed) = sealed.filter(|sealed| sealed.modified == attributes.modified) {
@@ -79,7 +79,7 @@ impl Writing<'_> {
                     }
                     _ => {}
                 }
-                if self.piece.len() >= PIECE {
+                if self.piece.len() >= WRITE_PIECE_BYTES {
                     self.flush()?;
                 }
             }
@@ -110,7 +110,7 @@ pub fn write_manifest(volume: &FileSystem, path: &[u8]) -> Result<u64, Broken> {
         Err(error) => return Err(error.into()),
     }
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    let new = New { kind: Kind::File, mode: 0o644, uid, gid, device: 0, link: Vec::new() };
+    let new = New { kind: FileKind::File, mode: 0o644, uid, gid, device: 0, link: Vec::new() };
     let ino = volume.make(parent, &part, &new)?.ino;
     let mut writing = Writing { volume, ino, piece: Vec::new(), files: 0, written: 0, hasher: blake3::Hasher::new() };
     writing.tree(top)?;

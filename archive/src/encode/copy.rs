@@ -14,7 +14,7 @@ use std::ops::Range;
 use volume::Control;
 
 /// How many bytes are read at a time: few enough that they are hashed while they are in the cache.
-const PIECE: u64 = 256 << 10;
+const COPY_PIECE_BYTES: u64 = 256 << 10;
 
 /// Why a file could not be read.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl Copying<'_> {
         file: &OwnedFd,
         stat: &Stat,
         range: Range<u64>,
-        ingest: &mut BulkLoad,
+        bulk_load: &mut BulkLoad,
         hasher: &mut Hasher,
     ) -> Result<u64, Trouble> {
         let (mut at, mut read) = (range.start, 0);
@@ -69,8 +69,8 @@ impl Copying<'_> {
                 if self.control.go_on().is_err() {
                     return Err(Trouble::Stopped);
                 }
-                let most = (data.end - at).min(PIECE) as usize;
-                let bytes = ingest.add(at, most, |into| {
+                let most = (data.end - at).min(COPY_PIECE_BYTES) as usize;
+                let bytes = bulk_load.add(at, most, |into| {
                     loop {
                         match pread(file, &mut *into, at) {
                             Err(Errno::INTR) => {}

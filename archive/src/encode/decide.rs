@@ -2,7 +2,7 @@
 //! under its name.
 
 use crate::message::Stat;
-use fs::{Attributes, Kind};
+use fs::{Attributes, FileKind};
 
 /// What to do with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,13 +24,13 @@ pub enum Decision {
 /// same.
 pub fn decide(stat: &Stat, there: Option<&Attributes>, link: impl FnOnce(&Attributes) -> bool) -> Decision {
     let Some(there) = there else { return Decision::New };
-    if there.kind == Kind::Directory {
+    if there.kind == FileKind::Directory {
         return Decision::Directory;
     }
     let same = there.kind == stat.kind
         && match stat.kind {
-            Kind::File => (there.size, there.modified) == (stat.size, stat.modified),
-            Kind::Symlink => link(there),
+            FileKind::File => (there.size, there.modified) == (stat.size, stat.modified),
+            FileKind::Symlink => link(there),
             _ => there.device == stat.device,
         };
     match () {

@@ -3,7 +3,7 @@
 use super::copy::Copying;
 use super::hash::Sealed;
 use super::{Decision, Encoder, HASH, Trouble, decide, report, shared_name};
-use crate::message::{Group, Item, Place, Problem, Stat};
+use crate::message::{DirectoryPair, Group, Item, Problem, Stat};
 use crate::roles::Made;
 use crate::transport::Broken;
 use crate::walk::{
@@ -11,16 +11,16 @@ use crate::walk::{
     whole,
 };
 use blake3::Hasher;
-use fs::{Attributes, Kind};
+use fs::{Attributes, FileKind};
 use rustix::fd::OwnedFd;
 use rustix::fs::readlinkat;
 
 /// How often a file is tried that changes while it is read.
-const ATTEMPTS: usize = 2;
+const MAX_ATTEMPTS: usize = 2;
 
 /// A file of the batch: where it is read, and what it becomes.
 struct Source<'a> {
-    place: &'a Place,
+    place: &'a DirectoryPair,
     item: &'a Item,
     directory: &'a OwnedFd,
     ino: u64,
@@ -29,7 +29,7 @@ struct Source<'a> {
 /// Where a file is written first.
 enum Into {
     /// Under its own name.
-    Place,
+    DirectoryPair,
     /// Into the job's directory; from there it replaces the file that has its name.
     Replace,
     /// Into the job's directory; from there it gets all its names.
@@ -38,13 +38,13 @@ enum Into {
 
 impl Encoder<'_> {
     pub(super) fn files(&mut self, groups: &[Group], problems: &mut Vec<Problem>) -> Result<Made, Broken> {
-        let before = self.ingest.bytes();
+        let before = self.bulk_load.bytes();
         let known = problems.len();
         let mut stopped = false;
         for group in groups {
             stopped |= self.group(group, problems)?;
         }
-        let bytes = self.ingest.bytes().saturating_sub(before);
+        let bytes = self.bulk_load.bytes().saturating_sub(before);
         Ok(Made { bytes, good: problems.len() == known && !stopped, opened: None })
     }
 
@@ -111,7 +111,7 @@ impl Encoder<'_> {
             return self.shared(source, decision, there);
         }
         match (decision, there) {
-            (Decision::New, _) => self.put(source, Into::Place),
+            (Decision::New, _) => self.put(source, Into::DirectoryPair),
             (Decision::Differs, _) => self.put(source, Into::Replace),
             (_, Some(there)) => self.unchanged(source, decision, there),
             _ => Ok(()),
@@ -123,7 +123,7 @@ impl Encoder<'_> {
         if decision == Decision::Attributes && self.job.update {
             let broken = |error: Broken| Trouble::Volume(fs::Error::Conflict(error.0));
             let wanted = match source.item.stat.kind {
-                Kind::File => read_attributes(open_file(source.directory, &source.item.name)?)?,
+                FileKind::File => read_attributes(open_file(source.directory, &source.item.name)?)?,
                 _ => read_attributes_at(source.directory, &source.item.name)?,
             };
             sync_attributes(self.volume(), there.ino, &wanted).map_err(broken)?;
@@ -180,7 +180,7 @@ impl Encoder<'_> {
         let mut item = source.item.clone();
         for attempt in 1.. {
             match self.bring(source, &item, &into) {
-                Err(Trouble::Changed) if attempt < ATTEMPTS => {
+                Err(Trouble::Changed) if attempt < MAX_ATTEMPTS => {
                     item.stat = stat_at(source.directory, &item.name)?;
                     if item.stat.kind != source.item.stat.kind {
                         return Err(Trouble::Changed);
@@ -202,18 +202,18 @@ impl Encoder<'_> {
             gid: item.stat.gid,
             modified: item.stat.modified,
         };
-        self.ingest.begin(source.ino, about);
+        self.bulk_load.begin(source.ino, about);
         let (attributes, link) = match self.content(source, item) {
             Ok(read) => read,
             Err(trouble) => {
-                self.ingest.drop_last();
+                self.bulk_load.drop_last();
                 return Err(trouble);
             }
         };
         let mut file = whole(place.ino, source.ino, item, attributes);
         file.new.link = link;
         match into {
-            Into::Place => {}
+            Into::DirectoryPair => {}
             Into::Replace => {
                 let name = format!("r-{:x}", source.ino).into_bytes();
                 self.later.rename(name.clone(), place, &item.name);
@@ -221,7 +221,7 @@ impl Encoder<'_> {
             }
             Into::Shared => (file.parent, file.name) = (self.job.hidden, shared_name(&item.stat)),
         }
-        self.ingest.finish(file);
+        self.bulk_load.finish(file);
         // For a shared file, the commit shows whether this process stored it first.
         if !matches!(into, Into::Shared) {
             self.tally.count(&item.stat);
@@ -235,8 +235,8 @@ impl Encoder<'_> {
     fn content(&mut self, source: &Source, item: &Item) -> Result<(Vec<(Vec<u8>, Vec<u8>)>, Vec<u8>), Trouble> {
         let stat = &item.stat;
         match stat.kind {
-            Kind::File => {}
-            Kind::Symlink => {
+            FileKind::File => {}
+            FileKind::Symlink => {
                 let target = readlinkat(source.directory, &item.name[..], Vec::new())?;
                 return Ok((read_attributes_at(source.directory, &item.name)?, target.into_bytes()));
             }
@@ -250,7 +250,7 @@ impl Encoder<'_> {
         let mut attributes = read_attributes(&file)?;
         let mut hasher = Hasher::new();
         let copying = Copying { control: &self.job.control, limiter: &self.job.limiter };
-        copying.copy(&file, stat, 0..stat.size, &mut self.ingest, &mut hasher)?;
+        copying.copy(&file, stat, 0..stat.size, &mut self.bulk_load, &mut hasher)?;
         let sealed = Sealed { hash: *hasher.finalize().as_bytes(), modified: stat.modified };
         attributes.push((HASH.to_vec(), sealed.encode()));
         Ok((attributes, Vec::new()))
@@ -259,7 +259,7 @@ impl Encoder<'_> {
 
 /// The number of content bytes that count for the job: those of regular files.
 pub(crate) fn bytes_of(stat: &Stat) -> u64 {
-    if stat.kind == Kind::File { stat.size } else { 0 }
+    if stat.kind == FileKind::File { stat.size } else { 0 }
 }
 
 /// Whether the owner or the mode differ.

@@ -2,7 +2,7 @@
 //! of files that replace others, and marks for finished parts.
 
 use super::{Encoding, shared_name};
-use crate::message::{Item, Place, Problem};
+use crate::message::{DirectoryPair, Item, Problem};
 use crate::transport::Broken;
 use fs::{Error, RenameMode, SetAttributes, SetTime, Time};
 use rustix::io::Errno;
@@ -13,9 +13,9 @@ use std::collections::BTreeMap;
 pub(super) struct Later {
     /// Files that get one more name. The job's directory lists them by their identity at the
     /// source.
-    links: Vec<(Place, Item)>,
+    links: Vec<(DirectoryPair, Item)>,
     /// Files to rename from a name in the job's directory to their own name.
-    moves: Vec<(Vec<u8>, Place, Vec<u8>)>,
+    moves: Vec<(Vec<u8>, DirectoryPair, Vec<u8>)>,
     /// Attributes to set on files in the job's directory.
     marks: Vec<(u64, Vec<u8>, Vec<u8>)>,
     /// Directories that the job modified, with the times that they must have in the end.
@@ -25,11 +25,11 @@ pub(super) struct Later {
 }
 
 impl Later {
-    pub fn link(&mut self, place: &Place, item: &Item) {
+    pub fn link(&mut self, place: &DirectoryPair, item: &Item) {
         self.links.push((place.clone(), item.clone()));
     }
 
-    pub fn rename(&mut self, from: Vec<u8>, place: &Place, name: &[u8]) {
+    pub fn rename(&mut self, from: Vec<u8>, place: &DirectoryPair, name: &[u8]) {
         self.moves.push((from, place.clone(), name.to_vec()));
     }
 
@@ -38,7 +38,7 @@ impl Later {
     }
 
     /// Notes that a directory was modified.
-    pub fn touch(&mut self, place: &Place) {
+    pub fn touch(&mut self, place: &DirectoryPair) {
         self.dirty = true;
         self.touched.insert(place.ino, (place.accessed, place.modified));
     }
@@ -60,12 +60,12 @@ impl Later {
             let done = volume
                 .lookup(job.hidden, &shared_name(&item.stat))
                 .and_then(|file| put_name(job, file.ino, &place, &item.name));
-            told(done, place.source_of(&item.name), problems)?;
+            note_problem(done, place.source_of(&item.name), problems)?;
         }
         for (from, place, name) in std::mem::take(&mut self.moves) {
             self.touch(&place);
             let done = volume.rename((job.hidden, &from), (place.ino, &name), RenameMode::Replace);
-            told(done, place.source_of(&name), problems)?;
+            note_problem(done, place.source_of(&name), problems)?;
         }
         for (ino, name, value) in std::mem::take(&mut self.marks) {
             self.dirty = true;
@@ -85,7 +85,7 @@ impl Later {
 }
 
 /// A problem with one name is reported; a problem that concerns all of them ends the job.
-fn told(done: Result<(), Error>, path: Vec<u8>, problems: &mut Vec<Problem>) -> Result<(), Broken> {
+fn note_problem(done: Result<(), Error>, path: Vec<u8>, problems: &mut Vec<Problem>) -> Result<(), Broken> {
     match done {
         Err(error @ Error::Meta(meta::Error::Unavailable(_) | meta::Error::NoSpace | meta::Error::Corrupt(_))) => {
             Err(error.into())
@@ -99,7 +99,7 @@ fn told(done: Result<(), Error>, path: Vec<u8>, problems: &mut Vec<Problem>) -> 
 }
 
 /// Gives a file a name and replaces the file that has it.
-fn put_name(job: &Encoding, ino: u64, place: &Place, name: &[u8]) -> Result<(), Error> {
+fn put_name(job: &Encoding, ino: u64, place: &DirectoryPair, name: &[u8]) -> Result<(), Error> {
     let volume = &job.volume;
     match volume.link(ino, place.ino, name) {
         Err(Error::Meta(meta::Error::Exists)) => {}

@@ -51,7 +51,7 @@ pub struct Encoding {
 /// A worker of an archive job.
 pub struct Encoder<'a> {
     job: &'a Encoding,
-    ingest: BulkLoad<'a>,
+    bulk_load: BulkLoad<'a>,
     later: Later,
     tally: Tally,
     /// The names in the job's directory that files of this batch go to, with the attributes of
@@ -69,7 +69,7 @@ impl<'a> Encoder<'a> {
     pub fn new(job: &'a Encoding) -> Result<Self, Broken> {
         Ok(Self {
             job,
-            ingest: job.volume.ingest()?,
+            bulk_load: job.volume.bulk_load()?,
             later: Later::default(),
             tally: Tally::default(),
             begun: HashMap::new(),
@@ -110,11 +110,13 @@ impl Craft for Encoder<'_> {
     }
 
     fn is_full(&self) -> bool {
-        self.ingest.bytes() >= COMMIT_BYTES || self.ingest.len() >= COMMIT_FILES || self.later.len() >= COMMIT_FILES
+        self.bulk_load.bytes() >= COMMIT_BYTES
+            || self.bulk_load.len() >= COMMIT_FILES
+            || self.later.len() >= COMMIT_FILES
     }
 
     fn commit(&mut self, problems: &mut Vec<Problem>) -> Result<Tally, Broken> {
-        let done = self.ingest.commit()?;
+        let done = self.bulk_load.commit()?;
         for (parent, name) in done.refused {
             // Another worker was the first to store a file with several names: this one is only
             // another name for it.

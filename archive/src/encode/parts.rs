@@ -12,13 +12,13 @@ use crate::roles::Made;
 use crate::transport::Broken;
 use crate::walk::{open_directory, open_file, read_attributes, stat_of, whole};
 use blake3::hazmat::HasherExt;
-use fs::{Attributes, Kind, New, RenameMode, SetAttributes, SetTime, Time, Whole};
+use fs::{Attributes, BulkFile, FileKind, New, RenameMode, SetAttributes, SetTime, Time};
 use plan::schedule::Parts;
 use rustix::fd::OwnedFd;
 use serde::{Deserialize, Serialize};
 
 /// The attribute of the notes file that identifies the source of the parts.
-const OF: &[u8] = b"user.weft.parts";
+const PARTS_ATTRIBUTE: &[u8] = b"user.weft.parts";
 
 /// The version of the source that the parts belong to. If the source has changed, the parts are
 /// useless.
@@ -118,7 +118,7 @@ impl Encoder<'_> {
         let stat = &large.item.stat;
         let there = (self.find(self.job.hidden, &file)?, self.find(self.job.hidden, &notes)?);
         if let (Some(file), Some(notes)) = there {
-            let of = self.volume().attribute(notes.ino, OF).ok();
+            let of = self.volume().attribute(notes.ino, PARTS_ATTRIBUTE).ok();
             let of: Option<Of> = of.and_then(|of| postcard::from_bytes(&of).ok());
             if let Some(of) = of.filter(|of| (of.size, of.modified) == (stat.size, stat.modified)) {
                 let large = Large { part_bytes: of.part_bytes, ino: file.ino, ..large.clone() };
@@ -135,7 +135,10 @@ impl Encoder<'_> {
         let first = self.volume().new_inos(2)?;
         let of = Of { size: stat.size, modified: stat.modified, part_bytes: large.part_bytes };
         let of = postcard::to_stdvec(&of).map_err(|why| Trouble::Volume(fs::Error::Invalid(why.to_string())))?;
-        let made = [self.hidden_file(first, file, vec![]), self.hidden_file(first + 1, notes, vec![(OF.to_vec(), of)])];
+        let made = [
+            self.hidden_file(first, file, vec![]),
+            self.hidden_file(first + 1, notes, vec![(PARTS_ATTRIBUTE.to_vec(), of)]),
+        ];
         if !self.volume().put_files(&made)?.is_empty() {
             return Err(Trouble::Volume(fs::Error::Conflict("another job works on the same file".into())));
         }
@@ -144,13 +147,13 @@ impl Encoder<'_> {
         Ok((large, parts))
     }
 
-    fn hidden_file(&self, ino: u64, name: Vec<u8>, attributes: Vec<(Vec<u8>, Vec<u8>)>) -> Whole {
+    fn hidden_file(&self, ino: u64, name: Vec<u8>, attributes: Vec<(Vec<u8>, Vec<u8>)>) -> BulkFile {
         let time = Time::default();
-        Whole {
+        BulkFile {
             ino,
             parent: self.job.hidden,
             name,
-            new: New { kind: Kind::File, mode: 0o600, uid: 0, gid: 0, device: 0, link: Vec::new() },
+            new: New { kind: FileKind::File, mode: 0o600, uid: 0, gid: 0, device: 0, link: Vec::new() },
             size: 0,
             accessed: time,
             modified: time,
@@ -181,12 +184,12 @@ impl Encoder<'_> {
             gid: stat.gid,
             modified: stat.modified,
         };
-        self.ingest.begin(large.ino, about);
+        self.bulk_load.begin(large.ino, about);
         let mut hasher = part_hasher(range.start);
         let copying = Copying { control: &self.job.control, limiter: &self.job.limiter };
-        let read = copying.copy(&file, stat, range.clone(), &mut self.ingest, &mut hasher);
-        let read = read.inspect_err(|_| self.ingest.drop_last())?;
-        self.ingest.finish_part(range);
+        let read = copying.copy(&file, stat, range.clone(), &mut self.bulk_load, &mut hasher);
+        let read = read.inspect_err(|_| self.bulk_load.drop_last())?;
+        self.bulk_load.finish_part(range);
         self.later.mark(notes.ino, note(part), hasher.finalize_non_root().to_vec());
         Ok(read)
     }

@@ -16,9 +16,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How many bytes are read and written at a time.
-const PIECE: usize = 1 << 20;
+const COPY_PIECE_BYTES: usize = 1 << 20;
 /// The length of coded blocks: that of a long stripe of the archive.
-const BLOCK: usize = 64 << 10;
+const BLOCK_BYTES: usize = 64 << 10;
 /// User data that each core codes again and again: more than its cache holds.
 const CODED_BYTES: usize = 32 << 20;
 /// A machine with more busy cores than this is not idle.
@@ -39,7 +39,7 @@ pub struct Plan {
 
 /// The current step of a calibration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum CalibrationStep {
     /// Measuring the idle machine.
     Idle,
     /// Writing the file that is read later.
@@ -50,7 +50,7 @@ pub enum Step {
     Coding(String),
 }
 
-impl Step {
+impl CalibrationStep {
     /// The name of the phase, in words.
     pub fn word(&self) -> String {
         match self {
@@ -81,14 +81,14 @@ impl Plan {
         &self,
         choice: &Choice,
         go_on: &(dyn Fn() -> bool + Sync),
-        mut tell: impl FnMut(&Step),
+        mut tell: impl FnMut(&CalibrationStep),
     ) -> Result<Calibration, String> {
         let codes = self.codes.iter().map(|code| ec::parse(code).map_err(|error| error.to_string()));
         let codes = codes.collect::<Result<Vec<_>, _>>()?;
         let length = Duration::from_secs_f64(self.seconds);
         let busy_before = busy_seconds();
-        tell(&Step::Idle);
-        let mut sampler = Sampler::start(choice, &Step::Idle.word());
+        tell(&CalibrationStep::Idle);
+        let mut sampler = Sampler::start(choice, &CalibrationStep::Idle.word());
         let began = Instant::now();
         while began.elapsed() < length {
             proceed(go_on)?;
@@ -97,20 +97,20 @@ impl Plan {
         let busy_cores =
             busy_before.zip(busy_seconds()).map(|(before, after)| (after - before) / began.elapsed().as_secs_f64());
 
-        let mut begin = |sampler: &mut Sampler, step: &Step| {
+        let mut begin = |sampler: &mut Sampler, step: &CalibrationStep| {
             tell(step);
             sampler.phase(&step.word());
         };
-        begin(&mut sampler, &Step::Prepare);
+        begin(&mut sampler, &CalibrationStep::Prepare);
         let files = Files::prepare(&self.folder, self.file_bytes, go_on)?;
-        begin(&mut sampler, &Step::ReadWrite);
+        begin(&mut sampler, &CalibrationStep::ReadWrite);
         let read_write_bytes_per_second = files.copy(length, go_on)?;
         drop(files);
 
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let mut coding = vec![];
         for (code, name) in codes.iter().zip(&self.codes) {
-            begin(&mut sampler, &Step::Coding(name.clone()));
+            begin(&mut sampler, &CalibrationStep::Coding(name.clone()));
             let shape = code.shape();
             let bytes_per_second = code_on_all_cores(&**code, cores, length, go_on)?;
             coding.push(Coding { code: name.clone(), k: shape.k, m: shape.m, bytes_per_second });
@@ -154,7 +154,7 @@ impl Plan {
 /// The powers from an account whose phases are the steps. The coding power of one core is that of
 /// all cores divided by their number, as the mean over the codes.
 fn constants(account: &Account, walls: &[(&str, f64)], codes: &[String], cores: usize) -> Result<Constants, String> {
-    let watts = |step: Step| {
+    let watts = |step: CalibrationStep| {
         let name = step.word();
         let joules = account.phases.iter().find(|phase| phase.phase == name)?.joules;
         let wall = walls.iter().find(|wall| wall.0 == name)?.1;
@@ -163,12 +163,12 @@ fn constants(account: &Account, walls: &[(&str, f64)], codes: &[String], cores: 
     if account.scope == Scope::Gpu {
         return Err("only the graphics processors can be measured here, and they do not code".into());
     }
-    let idle_watts = watts(Step::Idle).unwrap_or(0.0);
+    let idle_watts = watts(CalibrationStep::Idle).unwrap_or(0.0);
     let above_idle = |watts: f64| (watts - idle_watts).max(0.0);
-    let coding: Vec<f64> = codes.iter().filter_map(|code| watts(Step::Coding(code.clone()))).collect();
+    let coding: Vec<f64> = codes.iter().filter_map(|code| watts(CalibrationStep::Coding(code.clone()))).collect();
     Ok(Constants {
         idle_watts,
-        read_write_watts: watts(Step::ReadWrite).map_or(0.0, above_idle),
+        read_write_watts: watts(CalibrationStep::ReadWrite).map_or(0.0, above_idle),
         coding_watts: above_idle(coding.iter().sum::<f64>() / coding.len().max(1) as f64) / cores as f64,
     })
 }
@@ -188,7 +188,7 @@ impl Files {
         std::fs::create_dir(&folder).map_err(|error| cannot(&folder, &error))?;
         let files = Self { folder };
         let mut source = File::create(files.source()).map_err(|error| cannot(&files.source(), &error))?;
-        let mut piece = vec![0; PIECE];
+        let mut piece = vec![0; COPY_PIECE_BYTES];
         let mut state = 0x9e37_79b9_7f4a_7c15u64;
         let mut left = bytes;
         while left > 0 {
@@ -198,7 +198,7 @@ impl Files {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 word.copy_from_slice(&state.to_le_bytes());
             }
-            let length = left.min(PIECE as u64) as usize;
+            let length = left.min(COPY_PIECE_BYTES as u64) as usize;
             source.write_all(&piece[..length]).map_err(|error| cannot(&files.source(), &error))?;
             left -= length as u64;
         }
@@ -217,7 +217,7 @@ impl Files {
         let error = |error: std::io::Error| cannot(&to, &error);
         let mut source = File::open(self.source()).map_err(error)?;
         let mut copy = File::create(&to).map_err(error)?;
-        let mut piece = vec![0; PIECE];
+        let mut piece = vec![0; COPY_PIECE_BYTES];
         let mut copied = 0u64;
         let began = Instant::now();
         while began.elapsed() < length {
@@ -265,7 +265,7 @@ fn code_on_all_cores(
     go_on: &(dyn Fn() -> bool + Sync),
 ) -> Result<f64, String> {
     let k = code.shape().k;
-    let block = (BLOCK / code.unit() * code.unit()).max(code.unit());
+    let block = (BLOCK_BYTES / code.unit() * code.unit()).max(code.unit());
     let stripes = (CODED_BYTES / cores / (k * block)).max(1);
     let coded = AtomicU64::new(0);
     let work = || {

@@ -5,14 +5,14 @@ use super::Reading;
 
 /// The most points that are kept. Above that, every other one is dropped, which loses detail in
 /// time but no energy.
-const MOST_POINTS: usize = 8192;
+const MAX_POINTS: usize = 8192;
 
 /// Before the first and after the last reading, power is assumed constant for at most this many
 /// seconds.
-const MOST_BEYOND_SECONDS: f64 = 15.0;
+const MAX_EXTRAPOLATED_SECONDS: f64 = 15.0;
 
 /// No machine that Weft runs on draws more: a reading above this is garbage.
-pub const MOST_WATTS: f64 = 200_000.0;
+pub const MAX_WATTS: f64 = 200_000.0;
 
 /// Energy over time.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,7 +40,7 @@ impl Curve {
 
     /// Between two readings, power is interpolated linearly.
     fn add_watts(&mut self, at: f64, watts: f64) -> Result<(), String> {
-        if !(0.0..=MOST_WATTS).contains(&watts) {
+        if !(0.0..=MAX_WATTS).contains(&watts) {
             return Err(format!("it reads {watts} W, which cannot be"));
         }
         let (last_at, last) = self.points.last().copied().unwrap_or((at, 0.0));
@@ -57,7 +57,7 @@ impl Curve {
         let before = self.counter.unwrap_or(joules);
         let (last_at, last) = self.points.last().copied().unwrap_or((at, 0.0));
         let more = joules - before;
-        if !(more >= 0.0 && more <= (at - last_at).max(0.0) * MOST_WATTS) {
+        if !(more >= 0.0 && more <= (at - last_at).max(0.0) * MAX_WATTS) {
             return Err(format!(
                 "its counter went from {before} J to {joules} J in {:.1} s, which cannot be",
                 at - last_at
@@ -71,7 +71,7 @@ impl Curve {
     }
 
     fn push(&mut self, at: f64, joules: f64) {
-        if self.points.len() >= MOST_POINTS {
+        if self.points.len() >= MAX_POINTS {
             let last = self.points.len() - 1;
             let mut at = 0..;
             self.points.retain(|_| at.next().is_some_and(|n| n % 2 == 0 || n == last));
@@ -95,7 +95,7 @@ impl Curve {
             return Err("it read zero or stood still all the time, as the counters of virtual machines do".into());
         }
         let missing = (first.0 - from).max(to - last.0);
-        if missing > MOST_BEYOND_SECONDS {
+        if missing > MAX_EXTRAPOLATED_SECONDS {
             return Err(format!("its readings leave out {missing:.0} s of the job"));
         }
         Ok((self.at(to) - self.at(from)).max(0.0))
@@ -158,12 +158,12 @@ mod tests {
     }
 
     #[test]
-    fn a_long_job_keeps_its_energy_in_little_room() {
+    fn a_long_job_keeps_its_energy_in_little_space() {
         let mut curve = Curve::default();
         for second in 0..1_000_000u32 {
             curve.add(f64::from(second), Reading::Watts(50.0)).unwrap();
         }
-        assert!(curve.points.len() <= MOST_POINTS);
+        assert!(curve.points.len() <= MAX_POINTS);
         assert!((curve.between(0.0, 999_999.0).unwrap() - 49_999_950.0).abs() < 1e-3);
     }
 }

@@ -16,9 +16,9 @@ const PROGRAM: &str = "nvidia-smi";
 const QUERY: [&str; 2] = ["--query-gpu=power.draw", "--format=csv"];
 
 /// A program that does not answer within this time is stopped.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 const STALE_SECONDS: f64 = 120.0;
-const MOST_BYTES: u64 = 64 << 10;
+const MAX_OUTPUT_BYTES: u64 = 64 << 10;
 
 /// The power of all graphics processors.
 pub struct Gpu {
@@ -65,7 +65,7 @@ impl Source for Gpu {
 
     fn read(&mut self, now: f64) -> Result<Reading, String> {
         let Some(path) = &self.path else { return watts(&ask()?).map(Reading::Watts) };
-        let (text, written) = last(path, MOST_BYTES)?;
+        let (text, written) = last(path, MAX_OUTPUT_BYTES)?;
         let age = now - written.duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
         if age > STALE_SECONDS {
             return Err(format!("{}: written {age:.0} s ago; is what writes it running?", path.display()));
@@ -82,7 +82,7 @@ fn ask() -> Result<String, String> {
         .stderr(Stdio::null())
         .spawn()
         .map_err(|error| format!("{PROGRAM} does not start: {error}"))?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + ANSWER_TIMEOUT;
     // The output fits into the pipe, so that the program can exit before it is read.
     loop {
         match child.try_wait() {
@@ -91,7 +91,7 @@ fn ask() -> Result<String, String> {
             Ok(None) | Err(_) => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(format!("{PROGRAM} does not answer within {} s", PATIENCE.as_secs()));
+                return Err(format!("{PROGRAM} does not answer within {} s", ANSWER_TIMEOUT.as_secs()));
             }
         }
     }
@@ -108,18 +108,18 @@ fn watts(text: &str) -> Result<f64, String> {
         let first: String = lines.first().unwrap_or(&"").chars().take(120).collect();
         format!("there is no heading power.draw; it says {first:?}")
     })?;
-    let mut told = vec![];
+    let mut readings = vec![];
     for line in &lines[heading + 1..] {
         if line.starts_with('[') {
             continue;
         }
         let number = line.strip_suffix('W').unwrap_or(line).trim().parse::<f64>();
-        told.push(
+        readings.push(
             number.ok().filter(|w| w.is_finite() && *w >= 0.0).ok_or_else(|| format!("{line:?} is not a power"))?,
         );
     }
-    match told.iter().sum::<f64>() {
-        0.0 if told.is_empty() => Err("no graphics processor tells its power".into()),
+    match readings.iter().sum::<f64>() {
+        0.0 if readings.is_empty() => Err("no graphics processor tells its power".into()),
         0.0 => Err("it reads 0 W, which cannot be".into()),
         watts => Ok(watts),
     }

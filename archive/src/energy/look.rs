@@ -40,7 +40,7 @@ pub fn look(choice: &Choice, seconds: f64, go_on: &dyn Fn() -> bool) -> Vec<Seen
         std::thread::sleep(Duration::from_secs_f64(left.clamp(0.01, 0.25)));
     }
     let (from, to) = (unix, now());
-    let seen = |(found, curve): (super::source::Found, Result<Curve, String>)| match found.source {
+    let seen = |(found, curve): (super::source::FoundSource, Result<Curve, String>)| match found.source {
         Err(why) => Seen { name: found.name, what: None, error: None, watts: Err(why) },
         Ok(source) => Seen {
             name: found.name,

@@ -17,13 +17,13 @@ use std::time::Duration;
 pub const NAME: &str = "meter";
 
 /// How many bytes of earlier log are read, so that there is a reading at the beginning of a job.
-const BEFORE_BYTES: u64 = 4096;
+const EARLIER_LOG_BYTES: u64 = 4096;
 
 /// A log without a new line for this long is stale.
 const STALE_SECONDS: f64 = 60.0;
 
 /// Lines that make no sense are ignored, until this many follow each other.
-const MOST_GARBAGE: usize = 20;
+const MAX_GARBAGE_LINES: usize = 20;
 
 /// The columns of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,13 +46,13 @@ impl Meter {
     pub fn open(path: &Path) -> Result<Self, String> {
         let file = std::fs::File::open(path).map_err(|error| unreadable(path, &error))?;
         let mut first = vec![];
-        BufReader::new(file.take(BEFORE_BYTES))
+        BufReader::new(file.take(EARLIER_LOG_BYTES))
             .read_until(b'\n', &mut first)
             .map_err(|error| unreadable(path, &error))?;
         let columns = Columns::of(&String::from_utf8_lossy(&first)).ok_or_else(|| {
             format!("{}: its first line names no time and no power; call the columns time and watts", path.display())
         })?;
-        let tail = Tail::open(path, BEFORE_BYTES)?;
+        let tail = Tail::open(path, EARLIER_LOG_BYTES)?;
         Ok(Self { path: path.to_owned(), columns, tail, latest: f64::NEG_INFINITY, garbage: 0 })
     }
 }
@@ -92,9 +92,9 @@ impl Source for Meter {
                 }
                 None => self.garbage += 1,
             }
-            if self.garbage >= MOST_GARBAGE {
+            if self.garbage >= MAX_GARBAGE_LINES {
                 return Err(format!(
-                    "{}: {MOST_GARBAGE} lines in a row that are not readings, as {line:?}",
+                    "{}: {MAX_GARBAGE_LINES} lines in a row that are not readings, as {line:?}",
                     self.path.display()
                 ));
             }

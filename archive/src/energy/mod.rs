@@ -19,9 +19,9 @@ mod service;
 mod source;
 mod tail;
 
-pub use calibrate::{Calibration, Plan as CalibrationPlan, Step, busy_seconds};
+pub use calibrate::{Calibration, CalibrationStep, Plan as CalibrationPlan, busy_seconds};
 pub use job::account;
 pub use look::{Seen, look};
 pub use model::Model;
 pub use sampler::{Finished, Sampler};
-pub use source::{Choice, Found, Reading, Source};
+pub use source::{Choice, FoundSource, Reading, Source};

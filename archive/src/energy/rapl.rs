@@ -17,7 +17,7 @@ pub const NAME: &str = "RAPL";
 pub const POWERCAP: &str = "/sys/class/powercap";
 
 /// No package draws more: a counter that implies more was reset and did not wrap.
-const MOST_WATTS: f64 = 5000.0;
+const MAX_PACKAGE_WATTS: f64 = 5000.0;
 
 /// A counter.
 struct Domain {
@@ -81,7 +81,7 @@ impl Domain {
         }
         let Some((last, at)) = self.last.replace((value, now)) else { return Ok(0) };
         let more = if value >= last { value - last } else { self.range_microjoules - last + value };
-        if more as f64 > (now - at).max(0.1) * MOST_WATTS * 1e6 {
+        if more as f64 > (now - at).max(0.1) * MAX_PACKAGE_WATTS * 1e6 {
             return Err(strange(&format!("cannot follow {last}: the counter was set back")));
         }
         Ok(more)

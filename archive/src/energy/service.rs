@@ -16,7 +16,7 @@ use std::time::{Duration, UNIX_EPOCH};
 pub const NAME: &str = "IPMI/Redfish";
 
 /// How many bytes of the file's end are read.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_TAIL_BYTES: u64 = 1 << 20;
 
 /// A file that was not written for this long is stale.
 const STALE_SECONDS: f64 = 120.0;
@@ -56,7 +56,7 @@ impl Source for Service {
     }
 
     fn read(&mut self, now: f64) -> Result<Reading, String> {
-        let (text, written) = last(&self.path, MOST_BYTES)?;
+        let (text, written) = last(&self.path, MAX_TAIL_BYTES)?;
         let path = self.path.display();
         let age = now - written.duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
         if age > STALE_SECONDS {

@@ -76,7 +76,7 @@ impl Default for Choice {
 }
 
 /// A candidate instrument: the instrument itself, or why it is not available.
-pub struct Found {
+pub struct FoundSource {
     /// Its short name.
     pub name: &'static str,
     /// Whether the user requested it, so that its absence is worth a warning.
@@ -87,7 +87,7 @@ pub struct Found {
 
 impl Choice {
     /// Looks for all instruments, in order of trust.
-    pub fn find(&self) -> Vec<Found> {
+    pub fn find(&self) -> Vec<FoundSource> {
         let not_given = |what: &str| Err(format!("not given: {what}"));
         let meter = self
             .meter
@@ -106,11 +106,11 @@ impl Choice {
             None => gpu::Gpu::live().map(boxed),
         };
         vec![
-            Found { name: meter::NAME, asked: self.meter.is_some(), source: meter },
-            Found { name: service::NAME, asked: self.readings.is_some(), source: service },
-            Found { name: rapl::NAME, asked: false, source: rapl::Rapl::open(&self.powercap).map(boxed) },
-            Found { name: perf::NAME, asked: self.perf.is_some(), source: perf },
-            Found { name: gpu::NAME, asked: self.gpu.is_some(), source: gpu },
+            FoundSource { name: meter::NAME, asked: self.meter.is_some(), source: meter },
+            FoundSource { name: service::NAME, asked: self.readings.is_some(), source: service },
+            FoundSource { name: rapl::NAME, asked: false, source: rapl::Rapl::open(&self.powercap).map(boxed) },
+            FoundSource { name: perf::NAME, asked: self.perf.is_some(), source: perf },
+            FoundSource { name: gpu::NAME, asked: self.gpu.is_some(), source: gpu },
         ]
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// The most bytes that are read of a file at once.
-const MOST_BYTES: u64 = 16 << 20;
+const MAX_READ_BYTES: u64 = 16 << 20;
 
 /// The message for a file that cannot be read: the reason, and what to do.
 pub fn unreadable(path: &Path, error: &std::io::Error) -> String {
@@ -61,8 +61,8 @@ impl Tail {
         let lines = text.lines().skip(skipped).map(str::to_owned).collect();
         self.cut &= whole == 0;
         self.rest.drain(..whole);
-        if self.rest.len() as u64 >= MOST_BYTES {
-            return Err(format!("{}: a line of more than {MOST_BYTES} bytes", self.path.display()));
+        if self.rest.len() as u64 >= MAX_READ_BYTES {
+            return Err(format!("{}: a line of more than {MAX_READ_BYTES} bytes", self.path.display()));
         }
         Ok(lines)
     }
@@ -74,7 +74,7 @@ impl Tail {
             self.rest.clear();
         }
         file.seek(SeekFrom::Start(self.offset))?;
-        self.offset += file.take(MOST_BYTES).read_to_end(&mut self.rest)? as u64;
+        self.offset += file.take(MAX_READ_BYTES).read_to_end(&mut self.rest)? as u64;
         Ok(())
     }
 }

@@ -5,11 +5,11 @@
 use serde::{Deserialize, Serialize};
 
 /// The most busy spans that a worker keeps.
-pub const MOST_SPANS: usize = 240;
+pub const MAX_SPANS: usize = 240;
 /// The most intervals of a series.
-pub const MOST_INTERVALS: usize = 240;
+pub const MAX_INTERVALS: usize = 240;
 /// The most lines of a list.
-pub const MOST_LINES: usize = 100;
+pub const MAX_LINES: usize = 100;
 
 /// A time in which a worker was busy for a part of it: neighbours are merged, so that it may
 /// contain pauses.
@@ -34,7 +34,7 @@ pub struct Timeline {
     pub last_finish: Option<f64>,
     /// Seconds of work.
     pub busy_seconds: f64,
-    /// The busy spans in order: at most [`MOST_SPANS`] at the end of a job, and twice that while it
+    /// The busy spans in order: at most [`MAX_SPANS`] at the end of a job, and twice that while it
     /// runs.
     pub spans: Vec<Span>,
 }
@@ -48,8 +48,8 @@ impl Timeline {
         self.last_finish = Some(self.last_finish.map_or(end, |last| last.max(end)));
         self.busy_seconds += end - start;
         self.spans.push(Span { start, end, busy: end - start });
-        if self.spans.len() >= 2 * MOST_SPANS {
-            self.merge(MOST_SPANS);
+        if self.spans.len() >= 2 * MAX_SPANS {
+            self.merge(MAX_SPANS);
         }
     }
 
@@ -100,7 +100,7 @@ impl Series {
         if !at.is_finite() {
             return;
         }
-        while at / self.interval_seconds >= MOST_INTERVALS as f64 {
+        while at / self.interval_seconds >= MAX_INTERVALS as f64 {
             self.interval_seconds *= 2.0;
             self.amounts =
                 self.amounts.chunks(2).map(|two| two.iter().fold(0, |a: u64, b| a.saturating_add(*b))).collect();
@@ -176,7 +176,7 @@ pub struct Listed {
 impl Listed {
     /// Adds a line.
     pub fn add(&mut self, line: impl Into<String>) {
-        if self.lines.len() < MOST_LINES {
+        if self.lines.len() < MAX_LINES {
             self.lines.push(line.into());
         } else {
             self.unlisted += 1;
@@ -200,10 +200,10 @@ mod tests {
             // Every hundredth pause is long.
             let start = f64::from(task) * 0.5 + f64::from(task / 1000) * 30.0;
             timeline.add(start, start + 0.25);
-            assert!(timeline.spans.len() <= 2 * MOST_SPANS);
+            assert!(timeline.spans.len() <= 2 * MAX_SPANS);
         }
-        timeline.merge(MOST_SPANS);
-        assert!(timeline.spans.len() <= MOST_SPANS && timeline.spans.len() >= 100, "{}", timeline.spans.len());
+        timeline.merge(MAX_SPANS);
+        assert!(timeline.spans.len() <= MAX_SPANS && timeline.spans.len() >= 100, "{}", timeline.spans.len());
         let busy: f64 = timeline.spans.iter().map(|span| span.busy).sum();
         assert!((busy - 25_000.0).abs() < 1e-6 && (timeline.busy_seconds - 25_000.0).abs() < 1e-6);
         assert!(timeline.spans.windows(2).all(|two| two[0].end <= two[1].start), "in order, apart");
@@ -217,7 +217,7 @@ mod tests {
         let mut series = Series::default();
         for at in 0..36_000 {
             series.add(f64::from(at), 10);
-            assert!(series.amounts.len() <= MOST_INTERVALS);
+            assert!(series.amounts.len() <= MAX_INTERVALS);
         }
         series.add(5.0, 7);
         series.add(-1.0, 1);
@@ -245,6 +245,6 @@ mod tests {
     fn lists_count_what_they_do_not_keep() {
         let mut list = Listed::default();
         (0..250).for_each(|n| list.add(format!("line {n}")));
-        assert_eq!((list.lines.len(), list.unlisted, list.count()), (MOST_LINES, 150, 250));
+        assert_eq!((list.lines.len(), list.unlisted, list.count()), (MAX_LINES, 150, 250));
     }
 }

@@ -13,7 +13,7 @@ const LANES_HEIGHT: f64 = 600.0;
 const NAME_HEIGHT: f64 = 13.0;
 /// The most rectangles of a timeline. It limits the number of columns, so that lanes times columns
 /// stays below.
-const MOST_CELLS: usize = 60_000;
+const MAX_CELLS: usize = 60_000;
 
 /// Escapes text for HTML and SVG.
 pub fn escape(text: &str) -> String {
@@ -42,7 +42,7 @@ pub fn timeline(facts: &Facts, figures: &Figures) -> Option<String> {
     let end = facts.wall_seconds.max(finish.last_seconds);
     let lanes = facts.workers.len();
     let lane_height = (LANES_HEIGHT / lanes as f64).clamp(2.0, 18.0);
-    let columns = (MOST_CELLS / lanes).clamp(100, 600);
+    let columns = (MAX_CELLS / lanes).clamp(100, 600);
     let height = lane_height * lanes as f64;
     let margin = if lane_height > 6.0 { 0.12 } else { 0.0 };
     let mut drawing = String::new();

@@ -14,7 +14,7 @@ mod scale;
 mod text;
 pub mod words;
 
-pub use bounded::{Listed, MOST_INTERVALS, MOST_LINES, MOST_SPANS, Series, SizeClass, Sizes, Span, Timeline};
+pub use bounded::{Listed, MAX_INTERVALS, MAX_LINES, MAX_SPANS, Series, SizeClass, Sizes, Span, Timeline};
 pub use facts::{Ending, Facts, Phase, Task, Worker, Written};
 pub use figures::{Figures, Finish};
 pub use page::page;

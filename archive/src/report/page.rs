@@ -9,7 +9,7 @@ use plan::energy::Account;
 const STYLE: &str = include_str!("page.css");
 
 /// The most workers whose figures the page lists.
-const MOST_WORKERS: usize = 1000;
+const MAX_LISTED_WORKERS: usize = 1000;
 
 /// The page of a job.
 pub fn page(facts: &Facts) -> String {
@@ -161,8 +161,8 @@ fn worker_table(facts: &Facts) -> String {
             at(line.last_finish)
         )
     };
-    let rows: String = facts.workers.iter().take(MOST_WORKERS).map(row).collect();
-    let unlisted = facts.workers.len().saturating_sub(MOST_WORKERS);
+    let rows: String = facts.workers.iter().take(MAX_LISTED_WORKERS).map(row).collect();
+    let unlisted = facts.workers.len().saturating_sub(MAX_LISTED_WORKERS);
     let more = if unlisted > 0 { format!("<p class=\"how\">And {unlisted} more.</p>") } else { String::new() };
     let head = table_head(&["worker", "tasks", "user data", "at work", "first start", "first finish", "last finish"]);
     format!(

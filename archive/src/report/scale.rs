@@ -10,7 +10,7 @@ pub struct Tick {
 }
 
 /// Readable steps of time, in seconds.
-const STEPS: [f64; 26] = [
+const AXIS_STEPS_SECONDS: [f64; 26] = [
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0,
     1200.0, 1800.0, 3600.0, 7200.0, 10_800.0, 21_600.0, 43_200.0,
 ];
@@ -21,7 +21,7 @@ pub fn times(end: f64) -> Vec<Tick> {
         return vec![];
     }
     let fits = |step: &f64| end / step <= 8.0;
-    let step = STEPS.into_iter().find(fits).unwrap_or_else(|| (end / 8.0 / 86_400.0).ceil() * 86_400.0);
+    let step = AXIS_STEPS_SECONDS.into_iter().find(fits).unwrap_or_else(|| (end / 8.0 / 86_400.0).ceil() * 86_400.0);
     let count = (end / step + 1e-9).floor() as u32;
     (0..=count)
         .map(|n| Tick { at: (f64::from(n) * step / end).min(1.0), label: time(f64::from(n) * step, step) })

@@ -6,7 +6,7 @@ use super::{Facts, Figures, SizeClass, Sizes, Task};
 use plan::energy::Account;
 
 /// The most errors that are printed; the page and the JSON have more.
-const MOST_ERRORS: usize = 10;
+const MAX_PRINTED_ERRORS: usize = 10;
 
 /// The whole report.
 pub fn text(facts: &Facts) -> String {
@@ -46,8 +46,10 @@ pub fn text(facts: &Facts) -> String {
     out.extend(histogram(&facts.sizes));
     if facts.errors.count() > 0 {
         out.push(format!("  {}:", problems(facts)));
-        out.extend(facts.errors.lines.iter().take(MOST_ERRORS).map(|line| format!("    {}", line.escape_debug())));
-        let more = facts.errors.count() - facts.errors.lines.len().min(MOST_ERRORS) as u64;
+        out.extend(
+            facts.errors.lines.iter().take(MAX_PRINTED_ERRORS).map(|line| format!("    {}", line.escape_debug())),
+        );
+        let more = facts.errors.count() - facts.errors.lines.len().min(MAX_PRINTED_ERRORS) as u64;
         out.extend((more > 0).then(|| format!("    and {} more", count(more))));
     }
     out.join("\n") + "\n"

@@ -2,7 +2,7 @@
 
 use crate::message::Stat;
 use crate::walk::{OWN, path_of};
-use fs::{FileSystem, Kind, Time};
+use fs::{FileKind, FileSystem, Time};
 use rustix::fs::{
     AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags, fchmod, fchown, fsetxattr, futimens, lsetxattr,
     utimensat,
@@ -91,7 +91,7 @@ pub fn give_at(directory: impl AsFd, name: &[u8], stat: &Stat, volume: &FileSyst
     failed.note("its owner", rustix::fs::chownat(directory, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW));
     let path = path_of(directory, name);
     failed.set(volume, ino, |name, value| lsetxattr(&path[..], name, value, XattrFlags::empty()))?;
-    if stat.kind != Kind::Symlink {
+    if stat.kind != FileKind::Symlink {
         let mode = Mode::from_raw_mode(stat.mode);
         failed.note("its mode", rustix::fs::chmodat(directory, name, mode, AtFlags::empty()));
     }

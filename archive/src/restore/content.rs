@@ -6,7 +6,7 @@ use fs::{Error, FileSystem, Seek};
 use std::ops::Range;
 
 /// How many bytes are read at a time: about a stripe.
-const PIECE: u64 = 4 << 20;
+const READ_PIECE_BYTES: u64 = 4 << 20;
 
 /// Reads a range of a file and passes on its data; holes are only hashed.
 pub fn read<E: From<Error>>(
@@ -18,13 +18,13 @@ pub fn read<E: From<Error>>(
     mut each: impl FnMut(u64, &[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut at = range.start;
-    let mut piece = vec![0; (range.end - range.start).min(PIECE) as usize];
+    let mut piece = vec![0; (range.end - range.start).min(READ_PIECE_BYTES) as usize];
     while at < range.end {
         let data = if has_holes { next_data(volume, ino, at, &range)? } else { range.clone() };
         add_zeroes(hasher, data.start - at);
         at = data.start;
         while at < data.end {
-            let length = (data.end - at).min(PIECE) as usize;
+            let length = (data.end - at).min(READ_PIECE_BYTES) as usize;
             let got = volume.read(ino, at, &mut piece[..length])?;
             if got == 0 {
                 return Err(Error::Stale.into());

@@ -6,12 +6,12 @@ use crate::clock::{Clock, process_seconds};
 use crate::crew::{Roles, live_in_threads};
 use crate::job::{limits, most_objects};
 use crate::limit::Limiter;
-use crate::message::{Place, Walk};
+use crate::message::{DirectoryPair, Walk};
 use crate::report::Facts;
 use crate::roles::{Manager, Plan, Reporter, Show};
 use crate::transport::{Broken, Crew};
 use crate::walk::Filter;
-use fs::{Attributes, FileSystem, Kind, ROOT};
+use fs::{Attributes, FileKind, FileSystem, ROOT};
 use plan::schedule::Policy;
 use rustix::fs::{AtFlags, Dir, unlinkat};
 use std::sync::Arc;
@@ -44,14 +44,14 @@ pub fn walk_of(volume: &FileSystem, path: &[u8]) -> Result<(Walk, Attributes), B
         let found = volume.lookup(at.ino, name).map_err(|error| Broken(format!("/{}: {error}", shown())))?;
         (parent, at) = (Some((at.ino, name)), found);
     }
-    let place = |source: &[u8], ino| Place {
+    let place = |source: &[u8], ino| DirectoryPair {
         source: source.to_vec(),
         below: source.len() + usize::from(!source.is_empty()),
         ino,
-        ..Place::default()
+        ..DirectoryPair::default()
     };
     let walk = match parent {
-        Some((ino, name)) if at.kind != Kind::Directory => {
+        Some((ino, name)) if at.kind != FileKind::Directory => {
             let above = path.strip_suffix(name).unwrap_or_default();
             Walk::Names(place(above.strip_suffix(b"/").unwrap_or(above), ino), vec![name.to_vec()])
         }
@@ -120,7 +120,7 @@ pub fn restore<S: Show + Send>(
     let (mut facts, broken) = reporter.into_facts(control);
     if broken.is_none() && control.go_on().is_ok() {
         clean_up(&job).map_err(system)?;
-        if top.kind == Kind::Directory {
+        if top.kind == FileKind::Directory {
             let given = root.directory(b"").map_err(system)?;
             if let Err(what) = super::attributes::give(&given, &stat(&top), volume, top.ino) {
                 facts.errors.add(format!("{}: it was restored without {what}", String::from_utf8_lossy(to)));

@@ -6,12 +6,12 @@ use super::{Root, open_below};
 use crate::encode::hash::{Sealed, part_hasher};
 use crate::encode::{Decision, decide};
 use crate::limit::Limiter;
-use crate::message::{Group, Item, Large, Place, Problem, Stat, Tally, Work};
+use crate::message::{DirectoryPair, Group, Item, Large, Problem, Stat, Tally, Work};
 use crate::roles::{Craft, Made};
 use crate::transport::Broken;
 use crate::walk::stat_at;
 use blake3::Hasher;
-use fs::{Attributes, FileSystem, Kind};
+use fs::{Attributes, FileKind, FileSystem};
 use plan::schedule::Parts;
 use rustix::fd::OwnedFd;
 use rustix::fs::{
@@ -111,7 +111,7 @@ impl Craft for Restorer<'_> {
     }
 }
 
-fn report(place: &Place, item: &Item, trouble: Trouble, problems: &mut Vec<Problem>) -> Result<(), Broken> {
+fn report(place: &DirectoryPair, item: &Item, trouble: Trouble, problems: &mut Vec<Problem>) -> Result<(), Broken> {
     match trouble {
         Trouble::File(what) => problems.push(Problem { path: place.source_of(&item.name), what }),
         Trouble::Stopped => {}
@@ -167,7 +167,7 @@ impl<'a> Restorer<'a> {
         let before = self.tally.bytes;
         for item in &group.items {
             let done = self.go_on().and_then(|()| match item.stat.kind {
-                Kind::Directory => self.directory(&directory, item),
+                FileKind::Directory => self.directory(&directory, item),
                 _ => self.file(&directory, place, item, problems),
             });
             if let Err(trouble) = done {
@@ -202,7 +202,7 @@ impl<'a> Restorer<'a> {
     fn file(
         &mut self,
         directory: &OwnedFd,
-        place: &Place,
+        place: &DirectoryPair,
         item: &Item,
         problems: &mut Vec<Problem>,
     ) -> Result<(), Trouble> {
@@ -249,7 +249,7 @@ impl<'a> Restorer<'a> {
 
     fn unchanged(&mut self, item: &Item) -> Result<(), Trouble> {
         self.tally.unchanged_files += 1;
-        self.tally.unchanged_bytes += if item.stat.kind == Kind::File { item.stat.size } else { 0 };
+        self.tally.unchanged_bytes += if item.stat.kind == FileKind::File { item.stat.size } else { 0 };
         Ok(())
     }
 
@@ -310,7 +310,7 @@ impl<'a> Restorer<'a> {
     fn make(&mut self, directory: &OwnedFd, name: &[u8], item: &Item) -> Result<Option<String>, Trouble> {
         let (stat, ino) = (&item.stat, item.stat.identity.1);
         let kind = match stat.kind {
-            Kind::File => {
+            FileKind::File => {
                 let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let file = openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?;
                 let hash = self.write(&file, item, 0..stat.size, Hasher::new())?.finalize();
@@ -322,16 +322,16 @@ impl<'a> Restorer<'a> {
                 }
                 return Ok(give(&file, stat, self.volume(), ino).err());
             }
-            Kind::Symlink => {
+            FileKind::Symlink => {
                 let target = self.volume().read_link(ino)?;
                 symlinkat(&target[..], directory, name)?;
                 return Ok(give_at(directory, name, stat, self.volume(), ino).err());
             }
-            Kind::Fifo => FileType::Fifo,
-            Kind::Socket => FileType::Socket,
-            Kind::BlockDevice => FileType::BlockDevice,
-            Kind::CharacterDevice => FileType::CharacterDevice,
-            Kind::Directory => return Ok(None),
+            FileKind::Fifo => FileType::Fifo,
+            FileKind::Socket => FileType::Socket,
+            FileKind::BlockDevice => FileType::BlockDevice,
+            FileKind::CharacterDevice => FileType::CharacterDevice,
+            FileKind::Directory => return Ok(None),
         };
         // The kernel writes device numbers in 32 bits.
         let (major, minor) = ((stat.device >> 8) & 0xFFF, (stat.device & 0xFF) | ((stat.device >> 12) & 0xFFF00));

@@ -3,11 +3,11 @@
 
 use super::Root;
 use crate::encode::HIDDEN;
-use crate::message::{Group, Item, MOST_ITEMS, NAME_BYTES, Place, Problem, Stat, Walk, join};
+use crate::message::{DirectoryPair, Group, Item, MAX_ITEMS, NAME_BYTES, Problem, Stat, Walk, join};
 use crate::roles::{Found, Tree};
 use crate::transport::Broken;
 use crate::walk::Filter;
-use fs::{Attributes, FileSystem, Kind};
+use fs::{Attributes, FileKind, FileSystem};
 use std::sync::Arc;
 
 /// What all explorers of a job that reads an archive share.
@@ -73,7 +73,7 @@ impl Tree for VolumeTree {
                     found.problems.push(Problem { path: place.source, what });
                     return Ok(Some(found));
                 }
-                let listed = self.walked.volume.list(place.ino, cookie, MOST_ITEMS)?;
+                let listed = self.walked.volume.list(place.ino, cookie, MAX_ITEMS)?;
                 if let Some(last) = listed.last().map(|last| last.cookie) {
                     let entries = listed.into_iter().map(|entry| (entry.name, entry.attributes));
                     self.walked.look(&place, entries, false, &mut found);
@@ -101,7 +101,7 @@ impl Tree for VolumeTree {
 }
 
 impl Walked {
-    fn make(&self, place: &Place) -> Result<(), String> {
+    fn make(&self, place: &DirectoryPair) -> Result<(), String> {
         match &self.root {
             Some(root) if !self.directories => {
                 root.make(&place.target).map(drop).map_err(|error| std::io::Error::from(error).to_string())
@@ -112,7 +112,7 @@ impl Walked {
 
     fn look(
         &self,
-        place: &Place,
+        place: &DirectoryPair,
         entries: impl IntoIterator<Item = (Vec<u8>, Attributes)>,
         named: bool,
         found: &mut Found,
@@ -124,7 +124,7 @@ impl Walked {
                 continue;
             }
             let stat = stat(&attributes);
-            let is_directory = attributes.kind == Kind::Directory;
+            let is_directory = attributes.kind == FileKind::Directory;
             let wanted = named || self.filter.is_open() || {
                 let below = place.below_of(&name);
                 if is_directory { self.filter.enters(&below, &name) } else { self.filter.takes(&below, &name) }
@@ -134,12 +134,12 @@ impl Walked {
             }
             if is_directory {
                 let source = place.source_of(&name);
-                found.walks.push(Walk::Directory(Place {
+                found.walks.push(Walk::Directory(DirectoryPair {
                     below: if named { source.len() + 1 } else { place.below },
                     source,
                     target: join(&place.target, &name),
                     ino: attributes.ino,
-                    ..Place::default()
+                    ..DirectoryPair::default()
                 }));
             }
             if is_directory == self.directories {

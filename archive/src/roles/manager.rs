@@ -4,9 +4,9 @@
 //! of which only the top is in memory.
 
 use super::super::spill::Stack;
-use crate::message::{Ended, Group, Item, Large, Message, NAME_BYTES, Place, Walk, Work};
+use crate::message::{DirectoryPair, Ended, Group, Item, Large, Message, NAME_BYTES, Walk, Work};
 use crate::transport::{Broken, Crew, MANAGER, Next, Outbox, REPORTER, Rank, Role};
-use plan::schedule::{Limits, Parts, Policy, Queue};
+use plan::schedule::{Parts, Policy, Queue, QueueLimits};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use volume::Control;
@@ -17,7 +17,7 @@ pub struct Plan {
     /// How work is assigned to workers.
     pub policy: Policy,
     /// The limits of a task of small files.
-    pub limits: Limits,
+    pub limits: QueueLimits,
     /// The length in bytes of a part; None: a suitable one.
     pub part_bytes: Option<u64>,
     /// The most files that may wait, apart from those that explorers deliver at once.
@@ -26,7 +26,7 @@ pub struct Plan {
 
 /// An entry of the queue.
 enum Object {
-    File(Arc<Place>, Item),
+    File(Arc<DirectoryPair>, Item),
     // Boxed, so that all entries are as short as the most frequent one.
     Open(Box<Large>),
     Part(u64, u32),
@@ -100,8 +100,8 @@ impl Manager {
         for item in group.items {
             let size = item.stat.size;
             let parts = Parts::new(size, self.crew.workers as usize, self.plan.part_bytes);
-            if item.stat.kind == fs::Kind::File && parts.are_several() {
-                let large = Large { place: Place::clone(&place), item, part_bytes: parts.part_bytes(), ino: 0 };
+            if item.stat.kind == fs::FileKind::File && parts.are_several() {
+                let large = Large { place: DirectoryPair::clone(&place), item, part_bytes: parts.part_bytes(), ino: 0 };
                 // Its place is after the parts of files that have begun, and before all work that
                 // is smaller than a part.
                 self.queue.push(Object::Open(Box::new(large)), (parts.part_bytes() - 1).max(self.plan.limits.bytes));
@@ -169,13 +169,13 @@ impl Manager {
                     None => continue,
                 }
             }
-            let mut groups: Vec<(Arc<Place>, Group)> = Vec::new();
+            let mut groups: Vec<(Arc<DirectoryPair>, Group)> = Vec::new();
             for object in objects {
                 let Object::File(place, item) = object else { continue };
                 match groups.last_mut() {
                     Some((last, group)) if Arc::ptr_eq(last, &place) => group.items.push(item),
                     _ => {
-                        let group = Group { place: Place::clone(&place), items: vec![item] };
+                        let group = Group { place: DirectoryPair::clone(&place), items: vec![item] };
                         groups.push((place, group));
                     }
                 }
@@ -301,12 +301,12 @@ const _: () = assert!(NAME_BYTES <= 1 << 20);
 mod tests {
     use super::*;
     use crate::message::Stat;
-    use fs::{Kind, Time};
+    use fs::{FileKind, Time};
 
     fn item(name: &str, size: u64, links: u32) -> Item {
         let time = Time::default();
         let stat = Stat {
-            kind: Kind::File,
+            kind: FileKind::File,
             mode: 0o644,
             uid: 0,
             gid: 0,
@@ -325,7 +325,7 @@ mod tests {
     const CREW: Crew = Crew { explorers: 2, workers: 2 };
 
     fn manager(walks: Vec<Walk>) -> Manager {
-        let limits = Limits { bytes: 100, objects: 10 };
+        let limits = QueueLimits { bytes: 100, objects: 10 };
         let plan = Plan { policy: Policy::Demand, limits, part_bytes: Some(1 << 16), most_objects: 5 };
         Manager::new(CREW, plan, walks, Arc::default())
     }
@@ -338,7 +338,7 @@ mod tests {
 
     fn found(sizes: &[u64], done: bool) -> Message {
         let items = sizes.iter().map(|&size| item(&size.to_string(), size, 1)).collect();
-        Message::Found { groups: vec![Group { place: Place::default(), items }], walks: vec![], done }
+        Message::Found { groups: vec![Group { place: DirectoryPair::default(), items }], walks: vec![], done }
     }
 
     fn number(message: &Message) -> u64 {
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn explorers_wait_while_the_queue_is_full() {
-        let walk = Walk::Directory(Place::default());
+        let walk = Walk::Directory(DirectoryPair::default());
         let mut manager = manager(vec![walk.clone(), walk.clone()]);
         let mut out = Outbox::new();
         manager.work(&mut out).unwrap();
@@ -372,7 +372,7 @@ mod tests {
         let mut manager = manager(vec![]);
         manager.idle_explorers.clear();
         let items = vec![item("large", 200_000, 2), item("other name", 200_000, 2)];
-        let groups = vec![Group { place: Place::default(), items }];
+        let groups = vec![Group { place: DirectoryPair::default(), items }];
         say(&mut manager, 2, Message::Found { groups, walks: vec![], done: true });
         let open = say(&mut manager, 4, Message::Ready);
         let [(4, Message::Do(task, Work::Open(large)))] = &open[..] else { panic!("{open:?}") };
@@ -416,11 +416,11 @@ mod tests {
 
     #[test]
     fn a_failure_and_a_cancellation_end_the_job() {
-        let mut failed = manager(vec![Walk::Directory(Place::default())]);
+        let mut failed = manager(vec![Walk::Directory(DirectoryPair::default())]);
         let out = say(&mut failed, 5, Message::Failed("no room".into()));
         assert_eq!(out[0], (REPORTER, Message::Broken("no room".into())));
         assert_eq!((out.len(), failed.next()), (6, Next::End));
-        let mut cancelled = manager(vec![Walk::Directory(Place::default())]);
+        let mut cancelled = manager(vec![Walk::Directory(DirectoryPair::default())]);
         cancelled.control.cancel();
         let mut out = Outbox::new();
         cancelled.work(&mut out).unwrap();

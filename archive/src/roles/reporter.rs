@@ -16,7 +16,7 @@ pub trait Show {
 }
 
 /// How often progress is shown.
-const SHOWN_EVERY: Duration = Duration::from_millis(200);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The reporter of a job.
 pub struct Reporter<S> {
@@ -118,7 +118,7 @@ impl<S: Show> Role for Reporter<S> {
             Message::Bye => self.here = self.here.saturating_sub(1),
             _ => {}
         }
-        if self.shown.elapsed() >= SHOWN_EVERY {
+        if self.shown.elapsed() >= PROGRESS_INTERVAL {
             self.show.progress(&self.facts);
             self.shown = Instant::now();
         }
@@ -132,6 +132,6 @@ impl<S: Show> Role for Reporter<S> {
     }
 
     fn next(&self) -> Next {
-        if self.here == 0 { Next::End } else { Next::WaitUntil(self.shown + SHOWN_EVERY) }
+        if self.here == 0 { Next::End } else { Next::WaitUntil(self.shown + PROGRESS_INTERVAL) }
     }
 }

@@ -7,9 +7,9 @@ use crate::transport::{Broken, MANAGER, Next, Outbox, REPORTER, Rank, Role};
 use std::time::{Duration, Instant};
 
 /// Work is made durable after the worker was idle for this long.
-const IDLE: Duration = Duration::from_millis(5);
+const COMMIT_AFTER_IDLE: Duration = Duration::from_millis(5);
 /// Work waits no longer than this, however busy the worker is.
-const OLD: Duration = Duration::from_millis(500);
+const MAX_COMMIT_DELAY: Duration = Duration::from_millis(500);
 
 /// What was done in a task, but is not durable yet.
 #[derive(Clone, Debug, Default)]
@@ -128,7 +128,7 @@ impl<C: Craft> Role for Worker<C> {
             }
             State::Working => {
                 self.do_task(out)?;
-                if self.craft.is_full() || !self.pending.is_empty() && self.since.elapsed() > OLD {
+                if self.craft.is_full() || !self.pending.is_empty() && self.since.elapsed() > MAX_COMMIT_DELAY {
                     self.commit(out)?;
                 }
                 out.push((MANAGER, Message::Ready));
@@ -149,7 +149,7 @@ impl<C: Craft> Role for Worker<C> {
         match self.state {
             State::New | State::Working | State::Finishing => Next::Work,
             State::Asking if self.pending.is_empty() => Next::Wait,
-            State::Asking => Next::WaitUntil(Instant::now() + IDLE),
+            State::Asking => Next::WaitUntil(Instant::now() + COMMIT_AFTER_IDLE),
             State::Ended => Next::End,
         }
     }

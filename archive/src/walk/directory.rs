@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use std::os::fd::AsFd;
 
 /// A longer path is opened step by step: the kernel takes at most 4096 bytes at a time.
-const STEP: usize = 3000;
+const MAX_OPEN_PATH_BYTES: usize = 3000;
 
 /// Opens a directory to list it, however long its path is.
 ///
@@ -17,8 +17,8 @@ pub fn open_directory(path: &[u8]) -> Result<OwnedFd, Errno> {
     let mut at: Option<OwnedFd> = None;
     let mut rest = if path.is_empty() { &b"."[..] } else { path };
     loop {
-        let (step, behind) = match rest.len() > STEP {
-            true => match rest[..STEP].iter().rposition(|&byte| byte == b'/').filter(|&cut| cut > 0) {
+        let (step, behind) = match rest.len() > MAX_OPEN_PATH_BYTES {
+            true => match rest[..MAX_OPEN_PATH_BYTES].iter().rposition(|&byte| byte == b'/').filter(|&cut| cut > 0) {
                 Some(cut) => (&rest[..cut], &rest[cut + 1..]),
                 None => (rest, &b""[..]),
             },

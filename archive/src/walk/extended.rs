@@ -12,7 +12,7 @@ pub const OWN: &[u8] = b"user.weft.";
 pub type Extended = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// The most bytes of a list of names, and of a value.
-const MOST: usize = 64 << 10;
+const MAX_VALUE_BYTES: usize = 64 << 10;
 
 /// The extended attributes of an open file; empty if the file system does not support them.
 ///
@@ -48,7 +48,7 @@ fn read(
         Ok(0) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(Vec::new()),
         Ok(length) => names[..length].to_vec(),
         Err(Errno::RANGE) => {
-            let mut more = vec![0; MOST];
+            let mut more = vec![0; MAX_VALUE_BYTES];
             let length = list(&mut more)?;
             more.truncate(length);
             more
@@ -60,7 +60,7 @@ fn read(
         let mut value = vec![0; 1024];
         let length = match get(name, &mut value) {
             Err(Errno::RANGE) => {
-                value.resize(MOST, 0);
+                value.resize(MAX_VALUE_BYTES, 0);
                 get(name, &mut value)?
             }
             // The attribute was removed meanwhile.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{BufRead, ErrorKind, Read};
 
 /// The longest path in a list, in bytes.
-const LONGEST: u64 = 64 << 10;
+const MAX_PATH_BYTES: u64 = 64 << 10;
 
 /// What a plan expects of a file. A file that differs is not the one that was planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,12 +72,12 @@ impl List {
     pub fn next_file(&mut self) -> std::io::Result<Option<Listed>> {
         loop {
             let mut bytes = Vec::new();
-            if (&mut self.from).take(LONGEST).read_until(self.separator, &mut bytes)? == 0 {
+            if (&mut self.from).take(MAX_PATH_BYTES).read_until(self.separator, &mut bytes)? == 0 {
                 return Ok(None);
             }
             match bytes.last() {
                 Some(&last) if last == self.separator => _ = bytes.pop(),
-                _ if bytes.len() as u64 >= LONGEST => {
+                _ if bytes.len() as u64 >= MAX_PATH_BYTES => {
                     return Err(std::io::Error::new(ErrorKind::InvalidData, "a path in it is too long"));
                 }
                 _ => {}

@@ -1,7 +1,7 @@
 //! Reads the attributes of files by system calls.
 
 use crate::message::Stat;
-use fs::{Kind, Time};
+use fs::{FileKind, Time};
 use rustix::fs::{AtFlags, FileType, Statx, StatxFlags, StatxTimestamp, statx};
 use rustix::io::Errno;
 use std::os::fd::AsFd;
@@ -17,13 +17,13 @@ fn time(time: StatxTimestamp) -> Time {
 
 fn stat(found: &Statx) -> Stat {
     let kind = match FileType::from_raw_mode(found.stx_mode.into()) {
-        FileType::Directory => Kind::Directory,
-        FileType::Symlink => Kind::Symlink,
-        FileType::Fifo => Kind::Fifo,
-        FileType::Socket => Kind::Socket,
-        FileType::BlockDevice => Kind::BlockDevice,
-        FileType::CharacterDevice => Kind::CharacterDevice,
-        _ => Kind::File,
+        FileType::Directory => FileKind::Directory,
+        FileType::Symlink => FileKind::Symlink,
+        FileType::Fifo => FileKind::Fifo,
+        FileType::Socket => FileKind::Socket,
+        FileType::BlockDevice => FileKind::BlockDevice,
+        FileType::CharacterDevice => FileKind::CharacterDevice,
+        _ => FileKind::File,
     };
     let system = (u64::from(found.stx_dev_major) << 32) | u64::from(found.stx_dev_minor);
     Stat {

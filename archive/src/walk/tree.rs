@@ -5,10 +5,10 @@
 //! problem, never silently left out.
 
 use super::{Extended, Filter, List, OWN, open_directory, read_attributes, stat_at, stat_of};
-use crate::message::{Group, Item, MOST_ITEMS, NAME_BYTES, Place, Problem, Stat, Walk, join};
+use crate::message::{DirectoryPair, Group, Item, MAX_ITEMS, NAME_BYTES, Problem, Stat, Walk, join};
 use crate::roles::{Found, Tree};
 use crate::transport::Broken;
-use fs::{Attributes, FileSystem, Kind, New, SetAttributes, SetTime, Whole};
+use fs::{Attributes, BulkFile, FileKind, FileSystem, New, SetAttributes, SetTime};
 use rustix::fd::OwnedFd;
 use rustix::fs::Dir;
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use volume::lock;
 
 /// How many directories of a list are cached, so that they need not be created again.
-const REMEMBERED: usize = 4096;
+const MAX_CACHED_DIRECTORIES: usize = 4096;
 
 /// What all explorers of a job share.
 pub struct Walking {
@@ -36,9 +36,9 @@ pub struct Walking {
 
 /// The walk in progress.
 enum Current {
-    Directory(Place, Dir, OwnedFd),
-    Names(Place, OwnedFd, Vec<Vec<u8>>),
-    List(Place, HashMap<Vec<u8>, Place>),
+    Directory(DirectoryPair, Dir, OwnedFd),
+    Names(DirectoryPair, OwnedFd, Vec<Vec<u8>>),
+    List(DirectoryPair, HashMap<Vec<u8>, DirectoryPair>),
     Problem(Problem),
     Nothing,
 }
@@ -114,9 +114,9 @@ impl Tree for SourceTree {
 }
 
 /// The next names of a directory, as many as fit into a message; none at its end.
-fn next_names(place: &Place, dir: &mut Dir, problems: &mut Vec<Problem>) -> Vec<Vec<u8>> {
+fn next_names(place: &DirectoryPair, dir: &mut Dir, problems: &mut Vec<Problem>) -> Vec<Vec<u8>> {
     let (mut names, mut bytes) = (Vec::new(), 0);
-    while names.len() < MOST_ITEMS && bytes < NAME_BYTES {
+    while names.len() < MAX_ITEMS && bytes < NAME_BYTES {
         match dir.next() {
             None => break,
             Some(Err(error)) => {
@@ -140,7 +140,7 @@ impl Walking {
     /// excludes them.
     fn look(
         &self,
-        place: &Place,
+        place: &DirectoryPair,
         fd: &OwnedFd,
         names: Vec<Vec<u8>>,
         named: bool,
@@ -157,7 +157,7 @@ impl Walking {
                 // It was removed after it was listed.
                 Err(rustix::io::Errno::NOENT) if !named => {}
                 Err(error) => found.problems.push(problem(place.source_of(&name), errno(error))),
-                Ok(stat) if stat.kind == Kind::Directory => directories.push(Item { name, stat }),
+                Ok(stat) if stat.kind == FileKind::Directory => directories.push(Item { name, stat }),
                 Ok(stat) if open || self.filter.takes(&below, &name) => items.push(Item { name, stat }),
                 Ok(_) => {}
             }
@@ -187,7 +187,7 @@ impl Walking {
     /// that exist. Returns their inode numbers and whether they are new.
     fn make(
         &self,
-        place: &Place,
+        place: &DirectoryPair,
         fd: &OwnedFd,
         items: &[Item],
         found: &mut Found,
@@ -207,7 +207,7 @@ impl Walking {
         for ((number, item), there) in (0..).zip(items).zip(there) {
             let path = || place.source_of(&item.name);
             match there {
-                Some(there) if there.kind != Kind::Directory => {
+                Some(there) if there.kind != FileKind::Directory => {
                     found.problems.push(problem(path(), "there is a file of that name in the archive"));
                     made.push(None);
                 }
@@ -233,12 +233,12 @@ impl Walking {
         if self.dry || new.is_empty() {
             return Ok(made);
         }
-        let (indices, new): (Vec<usize>, Vec<Whole>) = new.into_iter().unzip();
+        let (indices, new): (Vec<usize>, Vec<BulkFile>) = new.into_iter().unzip();
         for refused in self.volume.put_files(&new)? {
             // Another explorer was faster, as with a list, or another client works there.
             let index = indices[refused as usize];
             let there = self.volume.lookup(place.ino, &items[index].name).ok();
-            made[index] = there.filter(|there| there.kind == Kind::Directory).map(|there| (there.ino, false));
+            made[index] = there.filter(|there| there.kind == FileKind::Directory).map(|there| (there.ino, false));
             if made[index].is_none() {
                 let what = "there is a file of that name in the archive";
                 found.problems.push(problem(place.source_of(&items[index].name), what));
@@ -259,15 +259,15 @@ impl Walking {
     /// The next files of a list. Returns whether more may follow.
     fn next_of_list(
         &self,
-        root: &Place,
-        known: &mut HashMap<Vec<u8>, Place>,
+        root: &DirectoryPair,
+        known: &mut HashMap<Vec<u8>, DirectoryPair>,
         found: &mut Found,
     ) -> Result<bool, Broken> {
         let mut list = lock(&self.list);
         let Some(list) = list.as_mut() else { return Ok(false) };
         let mut bytes = 0;
         let mut count = 0;
-        while count < MOST_ITEMS && bytes < NAME_BYTES {
+        while count < MAX_ITEMS && bytes < NAME_BYTES {
             let listed = list.next_file().map_err(|why| Broken(format!("cannot read the list of files: {why}")))?;
             let Some(listed) = listed else { return Ok(false) };
             (count, bytes) = (count + 1, bytes + listed.path.len());
@@ -287,7 +287,7 @@ impl Walking {
                 }
             };
             if let Some(expected) = listed.expected {
-                let now = stat_at(&fd, name).ok().filter(|now| now.kind != Kind::Directory);
+                let now = stat_at(&fd, name).ok().filter(|now| now.kind != FileKind::Directory);
                 if now.is_none_or(|now| (now.size, now.modified) != (expected.size, expected.modified)) {
                     let what = "it is not what it was when the plan was made, and was left out";
                     found.problems.push(problem(place.source_of(name), what));
@@ -309,11 +309,11 @@ impl Walking {
     /// The directory of a file of a list. Creates it and its parents if they do not exist.
     fn directory_of_list(
         &self,
-        root: &Place,
-        known: &mut HashMap<Vec<u8>, Place>,
+        root: &DirectoryPair,
+        known: &mut HashMap<Vec<u8>, DirectoryPair>,
         names: &[&[u8]],
         found: &mut Found,
-    ) -> Result<Option<Place>, Broken> {
+    ) -> Result<Option<DirectoryPair>, Broken> {
         let Some((name, above)) = names.split_last() else { return Ok(Some(root.clone())) };
         let path = names.join(&b'/');
         if let Some(place) = known.get(&path) {
@@ -322,7 +322,7 @@ impl Walking {
         let Some(parent) = self.directory_of_list(root, known, above, found)? else { return Ok(None) };
         let stat = open_directory(&parent.source).and_then(|fd| Ok((stat_at(&fd, name)?, fd)));
         let (stat, fd) = match stat {
-            Ok((stat, fd)) if stat.kind == Kind::Directory => (stat, fd),
+            Ok((stat, fd)) if stat.kind == FileKind::Directory => (stat, fd),
             Ok(_) => {
                 found.problems.push(problem(parent.source_of(name), "it is not a directory"));
                 return Ok(None);
@@ -335,7 +335,7 @@ impl Walking {
         let item = Item { name: name.to_vec(), stat };
         let made = self.make(&parent, &fd, std::slice::from_ref(&item), found)?;
         let Some(Some((ino, _))) = made.first() else { return Ok(None) };
-        if known.len() >= REMEMBERED {
+        if known.len() >= MAX_CACHED_DIRECTORIES {
             known.clear();
         }
         // Other explorers may have filled it by the time it is used.
@@ -367,9 +367,9 @@ fn extended(parent: &OwnedFd, item: &Item) -> Result<Extended, rustix::io::Errno
 }
 
 /// A directory inside another. Paths below a directory that was `named` begin at that directory.
-fn inside(place: &Place, item: &Item, ino: u64, fresh: bool, named: bool) -> Place {
+fn inside(place: &DirectoryPair, item: &Item, ino: u64, fresh: bool, named: bool) -> DirectoryPair {
     let source = place.source_of(&item.name);
-    Place {
+    DirectoryPair {
         below: if named { source.len() + 1 } else { place.below },
         source,
         target: join(&place.target, &item.name),
@@ -382,15 +382,15 @@ fn inside(place: &Place, item: &Item, ino: u64, fresh: bool, named: bool) -> Pla
 }
 
 /// A description of a new file, without content.
-pub fn whole(parent: u64, ino: u64, item: &Item, attributes: Vec<(Vec<u8>, Vec<u8>)>) -> Whole {
+pub fn whole(parent: u64, ino: u64, item: &Item, attributes: Vec<(Vec<u8>, Vec<u8>)>) -> BulkFile {
     let stat = &item.stat;
     let (kind, mode, uid, gid, device) = (stat.kind, stat.mode, stat.uid, stat.gid, stat.device);
-    Whole {
+    BulkFile {
         ino,
         parent,
         name: item.name.clone(),
         new: New { kind, mode, uid, gid, device, link: Vec::new() },
-        size: if kind == Kind::File { stat.size } else { 0 },
+        size: if kind == FileKind::File { stat.size } else { 0 },
         accessed: stat.accessed,
         modified: stat.modified,
         changed: stat.changed,

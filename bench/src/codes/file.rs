@@ -23,7 +23,7 @@ const ENCODE: &str = "weft encode";
 const BOUND: &str = "cp and parity";
 
 /// Bytes written at a time by the bound.
-const PIECE: usize = 1 << 20;
+const WRITE_PIECE_BYTES: usize = 1 << 20;
 
 pub fn tables(contest: &mut Contest) -> Vec<Table> {
     let rows = contest.effort.file_bytes.into_iter().flat_map(|bytes| rows(contest, bytes)).collect();
@@ -99,7 +99,7 @@ impl Drop for Folder {
 /// A file that is on disk already, so that no subject pays for that inside the clock.
 fn random_file(folder: &Path, bytes: usize) -> Result<PathBuf, String> {
     let path = folder.join("file");
-    let mut arena = crate::arena::Arena::new(PIECE.min(bytes));
+    let mut arena = crate::arena::Arena::new(WRITE_PIECE_BYTES.min(bytes));
     write_durably(&path, arena.bytes(), bytes).map_err(failed(&path))?;
     Ok(path)
 }
@@ -107,7 +107,7 @@ fn random_file(folder: &Path, bytes: usize) -> Result<PathBuf, String> {
 /// Brings the file into the page cache.
 fn read_through(path: &Path) -> Result<(), String> {
     let mut file = File::open(path).map_err(failed(path))?;
-    let mut piece = vec![0; PIECE];
+    let mut piece = vec![0; WRITE_PIECE_BYTES];
     while file.read(&mut piece).map_err(failed(path))? > 0 {}
     Ok(())
 }

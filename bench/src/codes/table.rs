@@ -24,7 +24,7 @@ const PUBLISHED: [(usize, usize, [f64; 4]); 9] = [
 const PUBLISHED_SYSTEMATIC: f64 = 3865.;
 
 /// Further shapes that targets are set for.
-const MORE: [(usize, usize); 6] = [(6, 2), (10, 2), (12, 2), (10, 4), (12, 4), (12, 6)];
+const FURTHER_SHAPES: [(usize, usize); 6] = [(6, 2), (10, 2), (12, 2), (10, 4), (12, 4), (12, 6)];
 
 const GLUSTER: &str = "weft gluster";
 const BASELINE: &str = "gluster 2016";
@@ -38,7 +38,7 @@ pub fn tables(contest: &mut Contest) -> Vec<Table> {
         gluster.push(beside_published(own, published));
         systematic.push(compared(all));
     }
-    for (k, m) in MORE {
+    for (k, m) in FURTHER_SHAPES {
         let row = contest.run(&race(contest, k, m, Regime::Cached { iterations: None }));
         more.push(compared(split(row).1));
     }

@@ -141,7 +141,7 @@ impl Args {
     }
 
     pub(crate) fn effort(&self) -> Effort {
-        let effort = if self.quick { QUICK } else { FULL };
+        let effort = if self.quick { QUICK_EFFORT } else { FULL_EFFORT };
         let bytes = self.bytes.map_or(effort.bytes, |bytes| bytes.next_multiple_of(1 << 20).max(1 << 20));
         Effort { bytes, entries: self.entries.unwrap_or(effort.entries).max(10), ..effort }
     }
@@ -166,7 +166,7 @@ pub(crate) struct Effort {
     pub hasty: bool,
 }
 
-const FULL: Effort = Effort {
+const FULL_EFFORT: Effort = Effort {
     bytes: 1 << 30,
     random_bytes: 256 << 20,
     random_writes: 16384,
@@ -177,7 +177,7 @@ const FULL: Effort = Effort {
     hasty: false,
 };
 
-const QUICK: Effort = Effort {
+const QUICK_EFFORT: Effort = Effort {
     bytes: 4 << 20,
     random_bytes: 1 << 20,
     random_writes: 64,

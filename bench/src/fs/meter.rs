@@ -87,9 +87,9 @@ pub struct Meter<'a> {
 }
 
 /// How long the machine is left alone before a measurement, at least and at most.
-const REST: Duration = Duration::from_millis(500);
-const PATIENCE: Duration = Duration::from_secs(60);
-const PAUSE: Duration = Duration::from_millis(50);
+const MIN_REST: Duration = Duration::from_millis(500);
+const MAX_REST: Duration = Duration::from_secs(60);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Meter<'_> {
     /// Lets what went before come to an end: data to write, blocks to discard, inodes that servers
@@ -101,10 +101,10 @@ impl Meter<'_> {
         let used = || -> f64 { self.servers.iter().filter_map(|&pid| Account::now(Some(pid)).server).sum() };
         let mut before = used();
         loop {
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(CHECK_INTERVAL);
             let now = used();
-            let is_quiet = now == before && (self.effort.hasty || start.elapsed() >= REST);
-            if is_quiet || start.elapsed() >= PATIENCE {
+            let is_quiet = now == before && (self.effort.hasty || start.elapsed() >= MIN_REST);
+            if is_quiet || start.elapsed() >= MAX_REST {
                 return Ok(());
             }
             before = now;

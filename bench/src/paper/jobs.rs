@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// The paper's numbers of parts.
-const PARTS: [u64; 6] = [1, 2, 4, 8, 20, 40];
+const PAPER_PARTS: [u64; 6] = [1, 2, 4, 8, 20, 40];
 /// Its objects and workers.
 const OBJECTS: usize = 600;
 const WORKERS: usize = 32;
@@ -106,7 +106,7 @@ impl Noise {
 pub fn parts(ground: &Ground, args: &Args) -> Result<Vec<Parts>, String> {
     let unit = if args.quick { 64 << 10 } else { 16 << 20 };
     let mut rows: Vec<Parts> = vec![];
-    for parts in PARTS {
+    for parts in PAPER_PARTS {
         let bytes = unit * if parts >= 20 { 40 } else { 32 };
         let source = ground.file("large", bytes)?;
         let (workers, part) = (parts.to_string(), (bytes / parts).to_string());

@@ -17,7 +17,7 @@ pub const NAMES: [(&str, &str); 5] = [
 ];
 
 const WIDTH: f64 = 560.0;
-/// Room for sizes at the left and for sums at the right.
+/// Space for sizes at the left and for sums at the right.
 const LEFT: f64 = 66.0;
 const RIGHT: f64 = 74.0;
 const LINE: f64 = 26.0;

@@ -62,7 +62,7 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         ec::parse(code)?;
     }
     let watched = std::io::stderr().is_terminal() && !as_json;
-    let tell = |step: &archive::energy::Step| {
+    let tell = |step: &archive::energy::CalibrationStep| {
         if watched {
             eprintln!("{}, {} s", step.word(), arguments.seconds);
         }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use volume::Shown;
 
 /// The names of the seven parts of a write.
-const STEPS: [&str; 7] = ["CT", "MT", "DT", "MP", "PC", "DD", "SP"];
+const STEP_NAMES: [&str; 7] = ["CT", "MT", "DT", "MP", "PC", "DD", "SP"];
 
 /// Predict what a write costs on another network, with another code or more servers
 #[derive(Args)]
@@ -123,7 +123,7 @@ fn calibrate(arguments: &CalibrateArguments, as_json: bool) -> Outcome {
             show::count(points, "point")
         ))?;
         show::text("  step       us a record             ns a KiB            residual")?;
-        for (step, fit) in STEPS.iter().zip(&group.fits) {
+        for (step, fit) in STEP_NAMES.iter().zip(&group.fits) {
             show::text(line(step, fit))?;
         }
     }
@@ -145,7 +145,7 @@ fn line(step: &str, fit: &Fit) -> String {
 
 /// Times in seconds, by step.
 fn times(steps: &StepTimes) -> Value {
-    let each = STEPS.iter().zip(steps.as_array()).map(|(step, time)| ((*step).to_string(), json!(time)));
+    let each = STEP_NAMES.iter().zip(steps.as_array()).map(|(step, time)| ((*step).to_string(), json!(time)));
     Value::Object(each.collect())
 }
 

@@ -11,7 +11,7 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 /// The time over which the rate is taken.
-const WINDOW: Duration = Duration::from_secs(15);
+const RATE_WINDOW: Duration = Duration::from_secs(15);
 
 /// Shows how far a job is.
 pub struct Progress {
@@ -55,7 +55,8 @@ impl Progress {
     fn pace(&mut self, facts: &Facts, now: Instant) -> (f64, Option<Duration>) {
         let done = Amount::done(facts);
         self.seen.push_back((now, done));
-        while self.seen.len() > 2 && self.seen.front().is_some_and(|(when, _)| now.duration_since(*when) > WINDOW) {
+        while self.seen.len() > 2 && self.seen.front().is_some_and(|(when, _)| now.duration_since(*when) > RATE_WINDOW)
+        {
             self.seen.pop_front();
         }
         let Some(&(begun, before)) = self.seen.front() else { return (0.0, None) };

@@ -96,7 +96,7 @@ impl Open {
 }
 
 /// How long to wait for a process that is about to close a volume.
-const CLOSING: Duration = Duration::from_secs(3);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Repeats something for a while if a volume or a target is in use: a command ends soon, and a
 /// mount that was unmounted commits what it has. A mount that is still visible can carry the
@@ -109,12 +109,12 @@ pub fn patiently<T>(volume: &Path, mut work: impl FnMut() -> Result<T, fs::Error
             Err(error @ (fs::Error::Conflict(_) | fs::Error::Volume(volume::Error::Conflict { .. }))) => error,
             Err(error) => return Err(error.into()),
         };
-        let patience = match remote::presence(volume) {
+        let timeout = match remote::presence(volume) {
             remote::Presence::Mounted => Duration::ZERO,
-            remote::Presence::Ending => runtime::ENDING,
-            remote::Presence::Gone => CLOSING,
+            remote::Presence::Ending => runtime::UNMOUNT_TIMEOUT,
+            remote::Presence::Gone => CLOSE_TIMEOUT,
         };
-        if begun.elapsed() >= patience {
+        if begun.elapsed() >= timeout {
             return Err(Failure::Busy(volume.to_path_buf(), error.to_string()));
         }
         std::thread::sleep(Duration::from_millis(50));

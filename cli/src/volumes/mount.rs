@@ -2,7 +2,7 @@
 
 use super::create::coded_by_servers;
 use super::metrics::{metrics_address, tell};
-use super::runtime::{self, Home};
+use super::runtime::{self, MountDirectory};
 use super::{Serving, open_with, remote, server_of, set_served};
 use crate::failure::{Failure, Outcome};
 use crate::show;
@@ -120,22 +120,23 @@ fn in_foreground(arguments: &MountArguments) -> Outcome {
     if options.fs_name == fuse::Options::default().fs_name {
         options.fs_name = volume.to_string_lossy().into_owned();
     }
-    cluster::set_patience(Duration::from_secs(arguments.patience));
+    cluster::set_server_timeout(Duration::from_secs(arguments.patience));
     let opened = open_with(&volume, options.read_only, options.coding)?;
     let mountpoint = absolute(&arguments.mountpoint)?;
     // The directory for log and socket, if a server has the volume: others use that volume too, so
     // nothing in it is this mount's own.
-    let home = match server_of(&volume)? {
-        Some(_) if arguments.held => Some(Home::given(&mountpoint)?),
-        Some(_) => Some(Home::take(&mountpoint)?),
+    let mount_directory = match server_of(&volume)? {
+        Some(_) if arguments.held => Some(MountDirectory::given(&mountpoint)?),
+        Some(_) => Some(MountDirectory::take(&mountpoint)?),
         None => None,
     };
-    let directory = home.as_ref().map_or_else(|| volume.clone(), |home| home.path.clone());
+    let directory =
+        mount_directory.as_ref().map_or_else(|| volume.clone(), |mount_directory| mount_directory.path.clone());
     let outcome = serve(arguments, &options, &opened.fs, &directory);
-    if let Some(home) = home {
+    if let Some(mount_directory) = mount_directory {
         // The error is in the log there, if a process waited in the foreground; otherwise it was
         // printed.
-        home.end(outcome.is_ok() || !arguments.held);
+        mount_directory.end(outcome.is_ok() || !arguments.held);
     }
     outcome
 }
@@ -154,7 +155,7 @@ fn serve(arguments: &MountArguments, options: &fuse::Options, fs: &Arc<fs::FileS
         to_others: false,
     });
     let watched = mounted.clone();
-    let desk = remote::serve(directory, move || watched.is_there());
+    let served = remote::serve(directory, move || watched.is_there());
     if arguments.tell {
         // Otherwise it would keep a file system from being unmounted.
         let _ = std::env::set_current_dir("/");
@@ -178,8 +179,8 @@ fn serve(arguments: &MountArguments, options: &fuse::Options, fs: &Arc<fs::FileS
         }
     });
     let waited = mounted.wait().map_err(failed);
-    if let Some(desk) = &desk {
-        desk.stop();
+    if let Some(served) = &served {
+        served.stop();
     }
     let closed = fs.close_volume().map_err(|why| match fs.uncommitted() {
         (0, _) => why.into(),
@@ -189,8 +190,8 @@ fn serve(arguments: &MountArguments, options: &fuse::Options, fs: &Arc<fs::FileS
         }
     });
     let outcome = closed.and(waited);
-    if let Some(desk) = &desk {
-        desk.ended(&outcome);
+    if let Some(served) = &served {
+        served.ended(&outcome);
     }
     outcome
 }
@@ -252,8 +253,8 @@ fn in_background(arguments: &MountArguments, identity: Option<&Path>, as_json: b
         }
     }
     let (volume, mountpoint) = (named(&arguments.volume)?, absolute(&arguments.mountpoint)?);
-    let home = if server_of(&volume)?.is_some() { Some(Home::take(&mountpoint)?) } else { None };
-    let log = Log::open(home.as_ref().map_or(&volume, |home| &home.path))?;
+    let mount_directory = if server_of(&volume)?.is_some() { Some(MountDirectory::take(&mountpoint)?) } else { None };
+    let log = Log::open(mount_directory.as_ref().map_or(&volume, |mount_directory| &mount_directory.path))?;
     let program = std::env::current_exe().map_err(|why| failed("find this program", &why))?;
     let mut command = Command::new(program);
     command
@@ -263,14 +264,14 @@ fn in_background(arguments: &MountArguments, identity: Option<&Path>, as_json: b
         .args(arguments.metrics.iter().flat_map(|address| ["--metrics".into(), address.to_string()]))
         .args(arguments.coding.iter().flat_map(|coding| ["--coding".into(), coding.to_string()]))
         .args(["--patience".into(), arguments.patience.to_string()])
-        .args(home.iter().map(|_| "--held"));
+        .args(mount_directory.iter().map(|_| "--held"));
     command.arg("--").arg(volume).arg(mountpoint);
     let errors = log.file.try_clone().map_err(|why| failed("write a log", &why))?;
     // A group of its own, so that Ctrl-C in the terminal does not reach it.
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).process_group(0);
-    if let Some(home) = &home {
+    if let Some(mount_directory) = &mount_directory {
         // Inherited, so that the directory is the mount's for as long as it lives.
-        command.stdin(home.lock().map_err(|why| failed("hold the log's directory", &why))?);
+        command.stdin(mount_directory.lock().map_err(|why| failed("hold the log's directory", &why))?);
     }
     let mut child = command.spawn().map_err(|why| failed("start the mount", &why))?;
     let mut line = String::new();
@@ -280,9 +281,9 @@ fn in_background(arguments: &MountArguments, identity: Option<&Path>, as_json: b
     if line.trim() != READY {
         let _ = child.wait();
         let why = log.last().unwrap_or_else(|| "the mount ended without a word".into());
-        if let Some(home) = home {
+        if let Some(mount_directory) = mount_directory {
             // It is said here.
-            home.end(true);
+            mount_directory.end(true);
         }
         return Err(Failure::Other(why));
     }
@@ -318,7 +319,7 @@ pub struct UnmountArguments {
 
 pub fn unmount(arguments: &UnmountArguments, as_json: bool) -> Outcome {
     let mounted = mounted_volume(&arguments.mountpoint);
-    let volume = mounted.and_then(|volume| home_of_mount(volume, &arguments.mountpoint));
+    let volume = mounted.and_then(|volume| directory_of_mount(volume, &arguments.mountpoint));
     let end = volume.as_deref().filter(|_| !arguments.lazy).and_then(remote::end_of);
     fuse::unmount(&arguments.mountpoint, arguments.lazy).map_err(|why| match why {
         fuse::Error::Busy(..) => failed(format_args!("{why}; --lazy detaches it at once")),
@@ -338,20 +339,22 @@ pub fn unmount(arguments: &UnmountArguments, as_json: bool) -> Outcome {
 }
 
 /// Where the process of the mount at a directory listens for commands, if one is mounted there.
-pub fn home_of(mountpoint: &Path) -> Option<PathBuf> {
-    home_of_mount(mounted_volume(mountpoint)?, mountpoint)
+pub fn directory_of_mountpoint(mountpoint: &Path) -> Option<PathBuf> {
+    directory_of_mount(mounted_volume(mountpoint)?, mountpoint)
 }
 
 /// Where the log and the socket of a mount are: in the volume directory, or, when a server has the
 /// volume, in one for the mount point.
-fn home_of_mount(volume: PathBuf, mountpoint: &Path) -> Option<PathBuf> {
+fn directory_of_mount(volume: PathBuf, mountpoint: &Path) -> Option<PathBuf> {
     if server_of(&volume).ok()?.is_some() { runtime::find(mountpoint) } else { Some(volume) }
 }
 
 /// Whether a mount whose log and socket are there is in the kernel's list.
 pub fn is_to_be_seen(directory: &Path) -> bool {
     let Ok(directory) = directory.canonicalize() else { return false };
-    mounts().into_iter().any(|(source, at)| home_of_mount(source, &at).is_some_and(|home| home == directory))
+    mounts()
+        .into_iter()
+        .any(|(source, at)| directory_of_mount(source, &at).is_some_and(|mount_directory| mount_directory == directory))
 }
 
 /// The volume directory that is mounted there, as the mount says.

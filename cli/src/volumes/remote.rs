@@ -24,9 +24,9 @@ use volume::{Control, Shown};
 pub const SOCKET: &str = "mount.sock";
 /// If a mount does not say within this time whether it is there, it is looked up in the kernel's
 /// list.
-const SILENT: Duration = Duration::from_secs(2);
+const PRESENCE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a mount takes at most to say that it has a request for a message at its end.
-const HEARD: Duration = Duration::from_secs(10);
+const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(10);
 /// No request is longer.
 const MAX_REQUEST: u64 = 4 << 20;
 
@@ -70,14 +70,14 @@ struct Clients {
     ending: bool,
 }
 
-struct Desk {
+struct Requests {
     /// Whether the mount is still to be seen.
     is_mounted: Box<dyn Fn() -> bool + Send + Sync>,
     clients: Mutex<Clients>,
     idle: Condvar,
 }
 
-impl Desk {
+impl Requests {
     fn clients(&self) -> MutexGuard<'_, Clients> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -86,24 +86,24 @@ impl Desk {
 /// Serves until it is dropped.
 pub struct Served {
     path: PathBuf,
-    desk: Arc<Desk>,
+    requests: Arc<Requests>,
 }
 
 impl Served {
     /// Accepts no more commands, stops those in progress, and waits until they have ended.
     pub fn stop(&self) {
         let _ = std::fs::remove_file(&self.path);
-        let mut clients = self.desk.clients();
+        let mut clients = self.requests.clients();
         clients.ending = true;
         clients.working.iter().for_each(|control| control.cancel());
         while !clients.working.is_empty() {
-            clients = self.desk.idle.wait(clients).unwrap_or_else(PoisonError::into_inner);
+            clients = self.requests.idle.wait(clients).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     /// Stops the commands in progress.
     pub fn interrupt(&self) {
-        self.desk.clients().working.iter().for_each(|control| control.cancel());
+        self.requests.clients().working.iter().for_each(|control| control.cancel());
     }
 
     /// Tells the clients that wait for the end how it went.
@@ -112,7 +112,7 @@ impl Served {
             Ok(()) => (0, String::new()),
             Err(why) => (1, format!("weft: {why}\n")),
         };
-        for stream in std::mem::take(&mut self.desk.clients().waiting) {
+        for stream in std::mem::take(&mut self.requests.clients().waiting) {
             // A client that no longer listens need not know.
             let _ = send(&stream, &Answer { status, output: String::new(), errors: errors.clone() });
         }
@@ -134,38 +134,38 @@ pub fn serve(volume: &Path, is_mounted: impl Fn() -> bool + Send + Sync + 'stati
     };
     // Only its owner may ask.
     let _ = std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600));
-    let desk = Desk { is_mounted: Box::new(is_mounted), clients: Mutex::default(), idle: Condvar::new() };
-    let desk = Arc::new(desk);
-    let served = Served { path, desk: desk.clone() };
+    let requests = Requests { is_mounted: Box::new(is_mounted), clients: Mutex::default(), idle: Condvar::new() };
+    let requests = Arc::new(requests);
+    let served = Served { path, requests: requests.clone() };
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let desk = desk.clone();
-            std::thread::spawn(move || _ = answer(stream, &desk));
+            let requests = requests.clone();
+            std::thread::spawn(move || _ = answer(stream, &requests));
         }
     });
     Some(served)
 }
 
-fn answer(stream: UnixStream, desk: &Desk) -> std::io::Result<()> {
+fn answer(stream: UnixStream, requests: &Requests) -> std::io::Result<()> {
     let mut line = String::new();
     BufReader::new((&stream).take(MAX_REQUEST)).read_line(&mut line)?;
     let (directory, arguments) = match serde_json::from_str(&line)? {
         Request::Command { directory, arguments } => (directory, arguments),
         Request::End => {
-            let mut clients = desk.clients();
+            let mut clients = requests.clients();
             // The request is here, so the mount may end. Spaces before an answer mean nothing.
             (&stream).write_all(b" ")?;
             clients.waiting.push(stream);
             return Ok(());
         }
         Request::Mounted => {
-            let ends = desk.clients().ending || !(desk.is_mounted)();
+            let ends = requests.clients().ending || !(requests.is_mounted)();
             return send(&stream, &Answer { status: ends.into(), output: String::new(), errors: String::new() });
         }
     };
     let control = Arc::<Control>::default();
     {
-        let mut clients = desk.clients();
+        let mut clients = requests.clients();
         if clients.ending {
             let errors = "weft: the volume is being unmounted\n".into();
             return send(&stream, &Answer { status: 1, output: String::new(), errors });
@@ -182,8 +182,8 @@ fn answer(stream: UnixStream, desk: &Desk) -> std::io::Result<()> {
     // A client that reaches this socket owns the volume directory.
     let done = carry_out_for(directory, arguments, true, &control);
     let sent = send(&stream, &done);
-    desk.clients().working.retain(|other| !Arc::ptr_eq(other, &control));
-    desk.idle.notify_all();
+    requests.clients().working.retain(|other| !Arc::ptr_eq(other, &control));
+    requests.idle.notify_all();
     sent
 }
 
@@ -262,7 +262,7 @@ pub fn presence(directory: &Path) -> Presence {
     let Some(mut stream) = ask(directory, &Request::Mounted) else { return Presence::Gone };
     let mut answer = Vec::new();
     // A mount that is stopped or very busy does not answer for now.
-    let _ = stream.set_read_timeout(Some(SILENT));
+    let _ = stream.set_read_timeout(Some(PRESENCE_TIMEOUT));
     match stream.read_to_end(&mut answer).ok().and_then(|_| serde_json::from_slice(&answer).ok()) {
         Some(Answer { status: 0, .. }) => Presence::Mounted,
         Some(_) => Presence::Ending,
@@ -340,7 +340,7 @@ pub struct End(UnixStream);
 /// returns, unless it is of an earlier version, which does not say so. None if no mount answers.
 pub fn end_of(volume: &Path) -> Option<End> {
     let mut stream = ask(volume, &Request::End)?;
-    stream.set_read_timeout(Some(HEARD)).ok()?;
+    stream.set_read_timeout(Some(ACKNOWLEDGE_TIMEOUT)).ok()?;
     let _ = stream.read(&mut [0]);
     stream.set_read_timeout(None).ok()?;
     Some(End(stream))

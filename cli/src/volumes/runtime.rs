@@ -19,11 +19,11 @@ const LOCK: &str = "lock";
 /// The log of a mount.
 pub const LOG: &str = "mount.log";
 /// The log of a mount that failed is kept for this long.
-const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+const LOG_KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long a mount waits for the one before it to end.
-pub const ENDING: Duration = Duration::from_secs(300);
+pub const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(300);
 /// After this time a message tells the user why nothing happens.
-const TELL: Duration = Duration::from_secs(3);
+const NOTICE_AFTER: Duration = Duration::from_secs(3);
 
 /// Where the directories may be, the best first.
 fn candidates() -> Vec<PathBuf> {
@@ -113,19 +113,19 @@ pub fn find(mountpoint: &Path) -> Option<PathBuf> {
 
 /// The directory of a mount that this process has.
 #[derive(Debug)]
-pub struct Home {
+pub struct MountDirectory {
     pub path: PathBuf,
     lock: File,
 }
 
-impl Home {
+impl MountDirectory {
     /// Takes the directory of a mount point once the mount before this one is over, and removes
     /// what others left.
     pub fn take(mountpoint: &Path) -> Result<Self, Failure> {
         let base = base()?;
         let path = base.join(name(mountpoint));
         let begun = Instant::now();
-        let mut told = false;
+        let mut has_warned = false;
         loop {
             let failed = |why: std::io::Error| Failure::Other(format!("cannot use {}: {why}", Shown(&path)));
             make(&path).map_err(failed)?;
@@ -144,12 +144,12 @@ impl Home {
                 let what = "a Weft volume is mounted here already; unmount it first (weft unmount)";
                 return Err(Failure::Other(format!("{point}: {what}")));
             }
-            if begun.elapsed() > ENDING {
+            if begun.elapsed() > UNMOUNT_TIMEOUT {
                 return Err(Failure::Other(format!("{point}: the mount before this one does not end")));
             }
-            if begun.elapsed() > TELL && !told {
+            if begun.elapsed() > NOTICE_AFTER && !has_warned {
                 show::warning(format_args!("{point}: waiting for the mount before this one to commit what it has"));
-                told = true;
+                has_warned = true;
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -200,7 +200,7 @@ fn clear(base: &Path, own: &Path) {
         let Ok(Some(_lock)) = locked(&path) else { continue };
         let said = path.join(LOG).symlink_metadata();
         let is_recent =
-            |log: &std::fs::Metadata| log.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age < KEPT));
+            |log: &std::fs::Metadata| log.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age < LOG_KEPT_FOR));
         if said.is_ok_and(|log| log.len() > 0 && is_recent(&log)) {
             continue;
         }

@@ -24,13 +24,13 @@ use wire::{Role, Server, ServerOptions};
 
 /// For this long it opens the volume only with enough stores to have the newest state; after that,
 /// with as few as are enough to open it.
-const INSISTS: Duration = Duration::from_secs(30);
+const NEWEST_STATE_TIMEOUT: Duration = Duration::from_secs(30);
 /// When the reason for waiting changes, it is printed again, but no more often than this.
-const TELL: Duration = Duration::from_secs(30);
+const NOTICE_INTERVAL: Duration = Duration::from_secs(30);
 /// How long the targets keep other servers away when this one does not renew its claim.
 const LEASE: Duration = Duration::from_secs(2);
 /// How long to wait for a process that is about to close a target.
-const CLOSING: Duration = Duration::from_secs(3);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Serve the metadata of a volume, or stand by for another server that does; clients mount
 /// weft://HOST:PORT/NAME
@@ -249,8 +249,8 @@ pub(super) fn serve_meta(
         begun: Instant::now(),
         was_ready: AtomicBool::new(false),
         gave_up: AtomicBool::new(false),
-        told: Mutex::default(),
-        desk: remote::serve(directory, || true),
+        last_notice: Mutex::default(),
+        served: remote::serve(directory, || true),
     });
     let stops = post.clone();
     runtime().spawn(async move {
@@ -282,8 +282,8 @@ struct MetaHost {
     was_ready: AtomicBool,
     /// It has waited for the stores long enough.
     gave_up: AtomicBool,
-    told: Mutex<Option<(Instant, String)>>,
-    desk: Option<remote::Served>,
+    last_notice: Mutex<Option<(Instant, String)>>,
+    served: Option<remote::Served>,
 }
 
 impl MetaHost {
@@ -293,8 +293,8 @@ impl MetaHost {
 
     /// At the end of the process.
     fn end(&self, outcome: fs::Result<usize>) -> Outcome {
-        if let Some(desk) = &self.desk {
-            desk.stop();
+        if let Some(served) = &self.served {
+            served.stop();
         }
         let outcome = outcome.map_err(|why| self.explained(why)).map(|away| {
             if away > 0 {
@@ -305,8 +305,8 @@ impl MetaHost {
                 ));
             }
         });
-        if let Some(desk) = &self.desk {
-            desk.ended(&outcome);
+        if let Some(served) = &self.served {
+            served.ended(&outcome);
         }
         outcome
     }
@@ -323,7 +323,7 @@ impl MetaHost {
     }
 
     fn options(&self, insists: bool) -> OpenOptions {
-        let insists = insists && self.begun.elapsed() < INSISTS.min(self.behaviour.patience);
+        let insists = insists && self.begun.elapsed() < NEWEST_STATE_TIMEOUT.min(self.behaviour.patience);
         let Peer { name, address } = self.own.clone();
         let holder = Holder { id: self.id, name, address };
         let lock = Some(self.lock.clone());
@@ -336,7 +336,7 @@ impl MetaHost {
         loop {
             match FileSystem::open_volume(&self.directory, self.options(insists)) {
                 Err(fs::Error::Conflict(_) | fs::Error::Volume(volume::Error::Conflict { .. }))
-                    if begun.elapsed() < CLOSING =>
+                    if begun.elapsed() < CLOSE_TIMEOUT =>
                 {
                     std::thread::sleep(Duration::from_millis(50));
                 }
@@ -392,7 +392,7 @@ impl Host for MetaHost {
     }
 
     fn closing(&self) {
-        self.desk.iter().for_each(remote::Served::interrupt);
+        self.served.iter().for_each(remote::Served::interrupt);
     }
 
     fn closed(&self) {
@@ -406,11 +406,11 @@ impl Host for MetaHost {
             return false;
         }
         let why = why.to_string();
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.as_ref().is_none_or(|(when, what)| *what != why && when.elapsed() >= TELL) {
+        let mut last_notice = self.last_notice.lock().unwrap_or_else(PoisonError::into_inner);
+        if last_notice.as_ref().is_none_or(|(when, what)| *what != why && when.elapsed() >= NOTICE_INTERVAL) {
             let left = show::count(left.as_secs().max(1) as usize, "second");
             show::warning(format_args!("waits for the stores, for up to {left}: {why}"));
-            *told = Some((Instant::now(), why));
+            *last_notice = Some((Instant::now(), why));
         }
         true
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Files of the tree.
 const FILES: usize = 1500;
 /// A job on its way is slow enough to be hit there.
-const SLOW: &str = "--limit=4MiB";
+const RATE_LIMIT: &str = "--limit=4MiB";
 
 /// A job that was started, and the files that it writes what it says to.
 struct Job {
@@ -28,7 +28,7 @@ impl Job {
     #[track_caller]
     fn on_its_way(mut command: Command, scratch: &Path, files: u64) -> (Self, u64) {
         let (output, errors) = (scratch.join("job"), scratch.join("job.log"));
-        command.args(["--json", SLOW]);
+        command.args(["--json", RATE_LIMIT]);
         let child = starter::start(command, &output, &errors).unwrap();
         let mut job = Self { child, output, errors };
         loop {

@@ -219,7 +219,7 @@ fn a_store_does_what_a_capability_permits_and_nothing_else() {
     let write = |target: &RemoteTarget| target.write(chunk, 0, &[IoSlice::new(b"ruined")]);
     assert_eq!(everything.read(chunk, 0, &mut bytes).unwrap(), 100);
 
-    // A member of the cluster without a token learns how much room there is, and nothing else.
+    // A member of the cluster without a token learns how much space there is, and nothing else.
     let nobody = cluster.target(None);
     assert!(nobody.space().is_ok());
     let file = TargetFile::NewLabel;
@@ -355,7 +355,7 @@ fn a_cluster_with_a_key_is_written_read_repaired_and_given_another_key() {
     let address = cluster.url().parse().unwrap();
     let client = ::cluster::connect(&address, "client", ::fs::OpenOptions::default()).unwrap();
     let large = client.lookup(::fs::ROOT, b"large").unwrap().ino;
-    let new = ::fs::New { kind: ::fs::Kind::File, mode: 0o600, uid: 0, gid: 0, device: 0, link: Vec::new() };
+    let new = ::fs::New { kind: ::fs::FileKind::File, mode: 0o600, uid: 0, gid: 0, device: 0, link: Vec::new() };
     let written = client.make(::fs::ROOT, b"written", &new).unwrap().ino;
     client.open(written, true).unwrap();
     client.open(large, false).unwrap();

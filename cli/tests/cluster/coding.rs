@@ -3,7 +3,7 @@
 
 use crate::lab::{Cluster, Mount, possible};
 use crate::scratch::{Scratch, noise, run, weft};
-use crate::stores::{Load, SLOWEST, all_there, write_synced};
+use crate::stores::{Load, MAX_WAIT, all_there, write_synced};
 use plan::TargetId;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -86,21 +86,21 @@ fn the_same_is_on_the_disks_whoever_codes_and_the_client_sends_less() {
     if !possible("the_same_is_on_the_disks_whoever_codes_and_the_client_sends_less") {
         return;
     }
-    const LENGTH: usize = 24_000_000;
+    const FILE_BYTES: usize = 24_000_000;
     let mut found = Vec::new();
     for coding in ["client", "server"] {
         let cluster = Cluster::new("rs:4+2", 6);
         let mount = cluster.mount_with("a", &["--coding", coding]);
         let before = bytes_out(&mount);
         let mut file = File::create(mount.at("f")).unwrap();
-        file.write_all(&noise(LENGTH)).unwrap();
+        file.write_all(&noise(FILE_BYTES)).unwrap();
         file.sync_all().unwrap();
         drop(file);
-        let sent = (bytes_out(&mount) - before) as f64 / LENGTH as f64;
+        let sent = (bytes_out(&mount) - before) as f64 / FILE_BYTES as f64;
         mount.unmount();
         cluster.is_healthy();
         let reader = cluster.mount_with("b", &["-o", "ro"]);
-        assert!(fs::read(reader.at("f")).unwrap() == noise(LENGTH));
+        assert!(fs::read(reader.at("f")).unwrap() == noise(FILE_BYTES));
         reader.unmount();
         found.push((sent, blocks(&cluster)));
     }
@@ -139,7 +139,7 @@ fn written_while(cluster: &Cluster, happens: impl FnOnce(usize, &Load)) -> Vec<(
     });
     eprintln!("{} files written; one took {wrote:.2?} at most", new.len());
     files.extend(new);
-    assert!(wrote < SLOWEST, "a write took {wrote:?}");
+    assert!(wrote < MAX_WAIT, "a write took {wrote:?}");
     all_there(&mount.point, &files);
     mount.unmount();
     files

@@ -16,7 +16,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// How long a test waits for something.
-const LONG: Duration = Duration::from_secs(100);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(100);
 
 /// A cluster with three metadata servers, `a`, `b` and `c`.
 struct Servers {
@@ -97,7 +97,7 @@ impl Servers {
             if let Some(found) = status.as_deref().and_then(&found) {
                 return found;
             }
-            assert!(begun.elapsed() < LONG, "{what} does not come: {status:?}");
+            assert!(begun.elapsed() < WAIT_TIMEOUT, "{what} does not come: {status:?}");
             sleep(Duration::from_millis(50));
         }
     }
@@ -125,7 +125,7 @@ impl Servers {
 fn goes_on(counter: &AtomicU32, by: u32) {
     let (before, begun) = (counter.load(Ordering::SeqCst), Instant::now());
     while counter.load(Ordering::SeqCst) < before + by {
-        assert!(begun.elapsed() < LONG, "nothing goes on: {before} and no more");
+        assert!(begun.elapsed() < WAIT_TIMEOUT, "nothing goes on: {before} and no more");
         sleep(Duration::from_millis(5));
     }
 }
@@ -313,7 +313,7 @@ fn a_server_that_is_ended_leaves_the_volume_to_another() {
     let at = |name: &str| format!("{}:/{name}", servers.url());
     run(weft().arg("cp").arg(&file).arg(at("f"))).good();
     servers.server("a").signal(Signal::TERM);
-    assert!(servers.server("a").ended(LONG), "{}", servers.server("a").log());
+    assert!(servers.server("a").ended(WAIT_TIMEOUT), "{}", servers.server("a").log());
     let next = servers.holder_after("a");
     assert!(run(weft().arg("cat").arg(at("f"))).good() == fs::read(&file).unwrap());
     // One that stands by tells of itself, and carries nothing out.

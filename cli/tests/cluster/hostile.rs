@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use wire::frame::{Header, Kind, Limits};
+use wire::frame::{FrameKind, FrameLimits, Header};
 use wire::hello::{HELLO_BYTES, Hello};
 use wire::{Role, VERSIONS};
 
@@ -127,11 +127,11 @@ fn trickle(ports: &[u16], stop: &AtomicBool, whole: &AtomicUsize) {
         features: 0,
         role: Role::CLIENT,
         refused: false,
-        limits: Limits::default(),
+        limits: FrameLimits::default(),
         client: 1,
         text: Vec::new(),
     };
-    let mut request = Header::new(Kind::Request, 1);
+    let mut request = Header::new(FrameKind::Request, 1);
     (request.payload_bytes, request.deadline_ms) = (60 << 20, 60_000);
     let begin = |port: u16| {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;

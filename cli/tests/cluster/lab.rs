@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// A process that says in a line that it is ready.
 const READY: Duration = Duration::from_secs(60);
 /// A test that takes longer hangs.
-const LONGEST: Duration = Duration::from_secs(150);
+const TEST_TIMEOUT: Duration = Duration::from_secs(150);
 
 /// Whether there is a FUSE here; says so if not.
 pub fn possible(test: &str) -> bool {
@@ -155,7 +155,7 @@ impl Process {
 
     /// Waits for its end; returns whether it was a good one.
     #[track_caller]
-    pub fn ended(&self, patience: Duration) -> bool {
+    pub fn ended(&self, timeout: Duration) -> bool {
         let begun = Instant::now();
         loop {
             let mut place = self.child.lock().unwrap();
@@ -165,7 +165,7 @@ impl Process {
                 return status.success();
             }
             drop(place);
-            assert!(begun.elapsed() < patience, "{} does not end: {}", self.name, self.log());
+            assert!(begun.elapsed() < timeout, "{} does not end: {}", self.name, self.log());
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -291,7 +291,7 @@ impl Cluster {
         let mounts = Arc::<Mutex<Vec<(Arc<Process>, PathBuf)>>>::default();
         let ended = Arc::new(AtomicBool::new(false));
         let watch = (mounts.clone(), ended.clone());
-        let longest = LONGEST + crate::soak::time();
+        let longest = TEST_TIMEOUT + crate::soak::time();
         std::thread::spawn(move || {
             let begun = Instant::now();
             while !watch.1.load(Ordering::SeqCst) {

@@ -29,11 +29,11 @@ fn shared(file: &File) -> Result<(), Errno> {
 
 /// Waits until a lock can be had; returns how long that took.
 #[track_caller]
-fn until_free(file: &File, patience: Duration) -> Duration {
+fn until_free(file: &File, timeout: Duration) -> Duration {
     let begun = Instant::now();
     while let Err(why) = exclusive(file) {
         assert_eq!(why, Errno::WOULDBLOCK);
-        assert!(begun.elapsed() < patience, "locked after {patience:?}");
+        assert!(begun.elapsed() < timeout, "locked after {timeout:?}");
         sleep(Duration::from_millis(10));
     }
     begun.elapsed()
@@ -117,7 +117,7 @@ fn flock_holds_across_mounts_until_whoever_has_it_is_gone() {
 /// opening.
 #[test]
 fn the_next_holder_of_a_lock_sees_what_the_one_before_wrote() {
-    const EACH: u64 = 150;
+    const CHANGES_PER_WRITER: u64 = 150;
     if !possible("the_next_holder_of_a_lock_sees_what_the_one_before_wrote") {
         return;
     }
@@ -130,7 +130,7 @@ fn the_next_holder_of_a_lock_sees_what_the_one_before_wrote() {
         fs::write(a.at("locked"), [0; 8]).unwrap();
         let count = |mount: &Mount| {
             let file = open(mount);
-            for _ in 0..EACH {
+            for _ in 0..CHANGES_PER_WRITER {
                 lock(&file, FlockOperation::LockExclusive).unwrap();
                 let mut number = [0; 8];
                 file.read_exact_at(&mut number, 0).unwrap();
@@ -141,7 +141,7 @@ fn the_next_holder_of_a_lock_sees_what_the_one_before_wrote() {
         };
         std::thread::scope(|scope| [&a, &b].iter().for_each(|mount| _ = scope.spawn(|| count(mount))));
         let counted = u64::from_le_bytes(fs::read(b.at("locked")).unwrap().try_into().unwrap());
-        assert_eq!(counted, 2 * EACH, "{kind}");
+        assert_eq!(counted, 2 * CHANGES_PER_WRITER, "{kind}");
     }
     b.unmount();
     a.unmount();

@@ -192,7 +192,7 @@ fn a_mount_whose_server_is_gone_ends_within_one_patience() {
 
 /// While the mount is alone, the kernel keeps attributes for a while.
 #[test]
-fn how_much_room_a_file_takes_is_told_right_after_a_sync() {
+fn how_much_space_a_file_takes_is_told_right_after_a_sync() {
     if !possible("how_much_room_a_file_takes_is_told_right_after_a_sync") {
         return;
     }
@@ -249,19 +249,19 @@ fn pages_of_an_old_session_are_not_written_in_a_new_one() {
 
 /// What programs ask right after a change.
 #[test]
-fn times_room_and_syncs_are_as_on_a_local_file_system() {
+fn times_space_and_syncs_are_as_on_a_local_file_system() {
     if !possible("times_room_and_syncs_are_as_on_a_local_file_system") {
         return;
     }
     let cluster = Cluster::new("rs:2+1", 3);
     for options in [&[][..], &["-o", "writeback"]] {
         let mount = cluster.mount_with("m", options);
-        promptly::times_room_and_syncs(&mount.point);
+        promptly::times_space_and_syncs(&mount.point);
         mount.unmount();
     }
     // With another client, which takes away the exclusive lease.
     let (mount, _other) = (cluster.mount("m"), cluster.mount("n"));
-    promptly::times_room_and_syncs(&mount.point);
+    promptly::times_space_and_syncs(&mount.point);
 }
 
 /// A file is cut off and written again, over and over. A reader at another mount may find any part

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long each part goes on.
-const TIME: Duration = Duration::from_secs(2);
-const LENGTH: usize = 3000;
+const PART_DURATION: Duration = Duration::from_secs(2);
+const RECORD_BYTES: usize = 3000;
 
 /// How often each error came, by what was tried.
 type Errors = Mutex<BTreeMap<(&'static str, i32), u32>>;
@@ -28,7 +28,7 @@ fn is(why: &io::Error, allowed: &[Errno]) -> bool {
 
 /// A file with as many bytes, all of them the same.
 fn put(path: &Path, byte: u8) -> io::Result<()> {
-    File::create(path)?.write_all(&[byte; LENGTH])
+    File::create(path)?.write_all(&[byte; RECORD_BYTES])
 }
 
 /// Replaces a file by a new one again and again, in one directory, while it is opened by name in
@@ -52,11 +52,11 @@ fn is_always_there(replaced: &Path, opened: &Path) {
         });
         let begun = Instant::now();
         let mut tries = 0;
-        while begun.elapsed() < TIME {
+        while begun.elapsed() < PART_DURATION {
             tries += 1;
             let mut bytes = Vec::new();
             match File::open(&name).and_then(|mut file| file.read_to_end(&mut bytes)) {
-                Ok(_) if bytes.len() != LENGTH || bytes.iter().any(|byte| *byte != bytes[0]) => {
+                Ok(_) if bytes.len() != RECORD_BYTES || bytes.iter().any(|byte| *byte != bytes[0]) => {
                     *errors.lock().unwrap().entry(("whole", 0)).or_default() += 1;
                 }
                 Ok(_) => {}
@@ -96,7 +96,7 @@ fn a_name_that_is_replaced_is_always_there() {
 fn busy(directory: &Path, seed: u64, errors: &Errors) {
     let mut dice = fastrand::Rng::with_seed(seed);
     let begun = Instant::now();
-    while begun.elapsed() < TIME {
+    while begun.elapsed() < PART_DURATION {
         let name = |dice: &mut fastrand::Rng| directory.join(format!("n{}", dice.u8(..8)));
         let (one, other) = (name(&mut dice), name(&mut dice));
         // The errors of a local file system when another program was faster.

@@ -114,7 +114,7 @@ impl Network {
     }
 
     /// Ends that.
-    pub fn mend(&self, machine: Machine) {
+    pub fn heal(&self, machine: Machine) {
         self.tool(&self.hub.path(), "ip", &format!("link set port{machine} master bridge"));
     }
 

@@ -3,7 +3,7 @@
 use crate::lab::{Cluster, Mount};
 use crate::network::Network;
 use crate::scratch::{noise, run, weft};
-use crate::stores::{Load, SLOWEST, all_there, drop_caches, under_load, write_synced};
+use crate::stores::{Load, MAX_WAIT, all_there, drop_caches, under_load, write_synced};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
@@ -23,10 +23,10 @@ fn write_file(path: &Path, length: usize) -> io::Result<()> {
 
 /// Does something until it succeeds; returns how long that took.
 #[track_caller]
-fn until_done<T>(patience: Duration, mut attempt: impl FnMut() -> io::Result<T>) -> Duration {
+fn until_done<T>(timeout: Duration, mut attempt: impl FnMut() -> io::Result<T>) -> Duration {
     let begun = Instant::now();
     while let Err(why) = attempt() {
-        assert!(begun.elapsed() < patience, "still after {patience:?}: {why}");
+        assert!(begun.elapsed() < timeout, "still after {timeout:?}: {why}");
         sleep(Duration::from_millis(50));
     }
     begun.elapsed()
@@ -51,7 +51,7 @@ fn two_stores_are_cut_off_during_writes_and_reads_and_nothing_fails() {
         load.goes_on();
         // Now everybody knows.
         load.goes_on();
-        away.iter().for_each(|&machine| cluster.network().mend(machine));
+        away.iter().for_each(|&machine| cluster.network().heal(machine));
         load.goes_on();
     });
     cluster.heal();
@@ -82,7 +82,7 @@ fn three_stores_are_cut_off_and_it_goes_on_when_the_links_are_back() {
     assert_eq!(read.unwrap_err().raw_os_error(), Some(5));
     assert_eq!(written.unwrap_err().raw_os_error(), Some(5));
     assert!(all_after < Duration::from_secs(50), "{all_after:?}");
-    away.iter().for_each(|&machine| cluster.network().mend(machine));
+    away.iter().for_each(|&machine| cluster.network().heal(machine));
     let read = until_done(Duration::from_secs(30), || fs::read(mount.at("big")));
     let written = until_done(Duration::from_secs(30), || write_file(&mount.at("more"), 3_000_000));
     eprintln!("reads went on after {read:.2?}, writes {written:.2?} later");
@@ -116,7 +116,7 @@ fn a_client_and_the_metadata_server_are_parted_and_the_client_waits() {
             // And all of it from everybody: stores, too.
             cluster.network().cut(0);
             sleep(Duration::from_secs(2));
-            cluster.network().mend(0);
+            cluster.network().heal(0);
             own.writes_go_on();
             theirs.writes_go_on();
         }));
@@ -127,7 +127,7 @@ fn a_client_and_the_metadata_server_are_parted_and_the_client_waits() {
         (done.0.unwrap(), done.1.unwrap())
     });
     eprintln!("{} and {} files; one took {:.2?} and {:.2?}", files.0.len(), others.0.len(), files.1, others.1);
-    assert!(files.1 < SLOWEST && others.1 < SLOWEST, "{:?} {:?}", files.1, others.1);
+    assert!(files.1 < MAX_WAIT && others.1 < MAX_WAIT, "{:?} {:?}", files.1, others.1);
     for mount in [&a, &b] {
         all_there(&mount.point, &files.0);
         all_there(&mount.point, &others.0);
@@ -151,7 +151,7 @@ fn the_metadata_server_is_cut_off_for_longer_than_it_waits_for_stores() {
     cluster.network().cut(0);
     // Requests to stores fail after 14 seconds, and operations of targets after 15.
     sleep(Duration::from_secs(17));
-    cluster.network().mend(0);
+    cluster.network().heal(0);
     let took = until_done(Duration::from_secs(60), || write_file(&mount.at("new"), 3_000_000));
     eprintln!("it went on after {took:.2?}");
     files.extend([("closed".into(), 100), ("new".into(), 3_000_000)]);
@@ -183,7 +183,7 @@ fn a_client_is_cut_off_for_longer_than_its_lease() {
     eprintln!("the lock was free after {freed:.2?}");
     // Files that it wrote are not in the way of others, either.
     fs::write(b.at("synced"), noise(100)).unwrap();
-    cluster.network().mend(a.machine());
+    cluster.network().heal(a.machine());
     let begun = Instant::now();
     // Once.
     assert_eq!(lost.sync_all().unwrap_err().raw_os_error(), Some(5));

@@ -16,7 +16,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// The largest length of a file, in bytes.
-const LONGEST: usize = 3_000_000;
+const MAX_FILE_BYTES: usize = 3_000_000;
 /// Files of a client.
 const FILES: usize = 12;
 /// The machine of the metadata server.
@@ -78,7 +78,7 @@ impl Worker<'_> {
         let length = match self.random.u8(..10) {
             0..5 => self.random.usize(1..5_000),
             5..8 => self.random.usize(5_000..200_000),
-            _ => self.random.usize(200_000..LONGEST),
+            _ => self.random.usize(200_000..MAX_FILE_BYTES),
         };
         let mut bytes = vec![0; length];
         self.random.fill(&mut bytes);
@@ -130,8 +130,8 @@ impl Worker<'_> {
         let content = self.files.get_mut(name).expect("it is in the record");
         content.resize(length.max(at + bytes.len()), 0);
         content[at..at + bytes.len()].copy_from_slice(&bytes);
-        content.truncate(2 * LONGEST);
-        if content.len() == 2 * LONGEST {
+        content.truncate(2 * MAX_FILE_BYTES);
+        if content.len() == 2 * MAX_FILE_BYTES {
             file.set_len(content.len() as u64)?;
             file.sync_all()?;
         }
@@ -146,7 +146,7 @@ impl Worker<'_> {
         file.write_all(&bytes)?;
         file.sync_all()?;
         self.files.get_mut(name).expect("it is in the record").extend(bytes);
-        if self.files[name].len() > 2 * LONGEST { self.cut(name) } else { Ok(()) }
+        if self.files[name].len() > 2 * MAX_FILE_BYTES { self.cut(name) } else { Ok(()) }
     }
 
     fn cut(&mut self, name: &str) -> io::Result<()> {
@@ -242,7 +242,7 @@ impl Away {
         match self {
             Self::Killed => cluster.stores[store].start(),
             Self::Stopped => cluster.stores[store].go_on(),
-            Self::Cut => cluster.network().mend(cluster.machine(store)),
+            Self::Cut => cluster.network().heal(cluster.machine(store)),
             Self::Parted(client) => cluster.network().rejoin(cluster.machine(store), client),
         }
     }
@@ -279,7 +279,7 @@ impl Pause {
         match self {
             Self::Killed | Self::Ended => meta.start(),
             Self::Stopped => meta.go_on(),
-            Self::Cut => cluster.network().mend(META),
+            Self::Cut => cluster.network().heal(META),
         }
     }
 

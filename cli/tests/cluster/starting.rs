@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// What the server says while it waits.
-const WAITS: &str = "waits for the stores";
+const WAIT_MESSAGE: &str = "waits for the stores";
 
 #[track_caller]
 fn says(process: &Process, what: &str, times: usize) {
@@ -30,7 +30,7 @@ fn the_metadata_server_is_started_before_its_stores_and_waits_for_them() {
     end_all();
     std::thread::scope(|scope| {
         let starts = scope.spawn(|| cluster.meta.try_start());
-        says(&cluster.meta, WAITS, 1);
+        says(&cluster.meta, WAIT_MESSAGE, 1);
         assert!(!starts.is_finished(), "{}", cluster.meta.log());
         cluster.stores.iter().for_each(Process::start);
         starts.join().unwrap().unwrap();
@@ -41,7 +41,7 @@ fn the_metadata_server_is_started_before_its_stores_and_waits_for_them() {
     // A signal ends the wait at once, and well.
     std::thread::scope(|scope| {
         let starts = scope.spawn(|| cluster.meta.try_start());
-        says(&cluster.meta, WAITS, 2);
+        says(&cluster.meta, WAIT_MESSAGE, 2);
         let begun = Instant::now();
         cluster.meta.signal(rustix::process::Signal::TERM);
         let why = starts.join().unwrap().unwrap_err();
@@ -66,5 +66,5 @@ fn the_metadata_server_is_started_before_its_stores_and_waits_for_them() {
     assert_ne!(label, newer);
     std::fs::write(volume.join("volume.json"), newer).unwrap();
     let ended = run(serve().arg(&volume));
-    assert!(!ended.errors.contains(WAITS) && ended.failed(1).contains("format 1000"));
+    assert!(!ended.errors.contains(WAIT_MESSAGE) && ended.failed(1).contains("format 1000"));
 }

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// The number of files that the large ones have the sizes of.
-const FULL: u64 = 200_000;
+const PAPER_FILES: u64 = 200_000;
 /// Files of a directory.
-const TOGETHER: usize = 400;
+const FILES_PER_DIRECTORY: usize = 400;
 
 /// What a tree has.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,8 +41,8 @@ pub fn grow(root: &Path, files: usize) -> Grown {
     let mut at = root.join("one");
     fs::create_dir_all(&at).unwrap();
     for n in 0..files {
-        if n >= files / 10 && n % TOGETHER == 0 {
-            at = root.join(format!("d{}/e {}", n / TOGETHER % 13, n / TOGETHER));
+        if n >= files / 10 && n % FILES_PER_DIRECTORY == 0 {
+            at = root.join(format!("d{}/e {}", n / FILES_PER_DIRECTORY % 13, n / FILES_PER_DIRECTORY));
             fs::create_dir_all(&at).unwrap();
         }
         let path = at.join(name(&odd_name(n)));
@@ -57,7 +57,7 @@ pub fn grow(root: &Path, files: usize) -> Grown {
         adorn(&path, &at, n, &mut random);
     }
     for n in 0..3 {
-        let bytes = (256 << 20) * files as u64 / FULL + (3 << 20) + n;
+        let bytes = (256 << 20) * files as u64 / PAPER_FILES + (3 << 20) + n;
         let path = root.join(format!("large {n}"));
         let mut file = File::create(&path).unwrap();
         let mut left = bytes as usize;
@@ -71,7 +71,7 @@ pub fn grow(root: &Path, files: usize) -> Grown {
         fs::hard_link(&path, at.join(format!("large too {n}"))).unwrap();
         let _ = xattr::set(&path, "user.colour", b"blue");
     }
-    let (size, island) = ((8 << 30) * files as u64 / FULL + (16 << 20), 65_536);
+    let (size, island) = ((8 << 30) * files as u64 / PAPER_FILES + (16 << 20), 65_536);
     let sparse = File::create(root.join("sparse")).unwrap();
     (0..32).for_each(|n| sparse.write_all_at(&noise[n..n + island], size / 32 * n as u64 + 12_345).unwrap());
     sparse.set_len(size).unwrap();

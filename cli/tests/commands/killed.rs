@@ -16,7 +16,7 @@ use std::time::Instant;
 
 const KILLS: u64 = 10;
 /// Smaller trees are read slowly, so that a job can be hit on its way.
-const LARGE: usize = 50_000;
+const LARGE_TREE_BYTES: usize = 50_000;
 
 fn files() -> usize {
     std::env::var("WEFT_TREE_FILES").ok().and_then(|text| text.parse().ok()).unwrap_or(3000)
@@ -93,7 +93,11 @@ fn a_job_that_is_killed_on_its_way_codes_nothing_twice_and_keeps_everything() {
     let small = ["--part-bytes=1MiB", &slow];
     let command = |workers: u64| {
         let mut command = weft();
-        command.args(["archive", "--workers", &workers.to_string()]).args(if count < LARGE { &small[..] } else { &[] });
+        command.args(["archive", "--workers", &workers.to_string()]).args(if count < LARGE_TREE_BYTES {
+            &small[..]
+        } else {
+            &[]
+        });
         command.arg(from.join("")).arg(volume.at("kept/tree"));
         command
     };

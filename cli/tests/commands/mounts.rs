@@ -288,12 +288,12 @@ fn what_cannot_be_mounted_is_refused_in_one_line() {
 
 /// What programs ask right after a change.
 #[test]
-fn times_room_and_syncs_are_as_on_a_local_file_system() {
+fn times_space_and_syncs_are_as_on_a_local_file_system() {
     if !possible("times_room_and_syncs_are_as_on_a_local_file_system") {
         return;
     }
     let mounted = Mounted::new("rs:2+1", 3);
-    promptly::times_room_and_syncs(&mounted.point);
+    promptly::times_space_and_syncs(&mounted.point);
     assert_eq!(mounted.unmount(&[]).status, 0);
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-const FAR: i64 = 32_503_680_000;
+const FAR_FUTURE_SECONDS: i64 = 32_503_680_000;
 
 fn encoded(bytes: usize) -> Scratch {
     let scratch = Scratch::new(6);
@@ -128,7 +128,7 @@ type Newer = (fn(&Path), &'static str, &'static str);
 #[test]
 fn fragments_of_newer_objects_and_newer_formats_stay() {
     let newer: [Newer; 3] = [
-        (|path| created(path, FAR), "NEWER object", "NEWER object f"),
+        (|path| created(path, FAR_FUTURE_SECONDS), "NEWER object", "NEWER object f"),
         (|path| resealed(path, |b| b[8] = 9), "newer weft", "it was written by a newer weft: format version 9"),
         (|path| resealed(path, |b| b[24] = 1), "newer weft", "it was written by a newer weft: it uses features"),
     ];
@@ -150,7 +150,7 @@ fn fragments_of_newer_objects_and_newer_formats_stay() {
 #[test]
 fn what_replaces_an_object_is_newer_whatever_the_clock_says() {
     let scratch = encoded(1000);
-    (0..6).for_each(|position| created(&scratch.fragment("f", position), FAR));
+    (0..6).for_each(|position| created(&scratch.fragment("f", position), FAR_FUTURE_SECONDS));
     // Old fragments that come back from elsewhere do not win.
     let old = fs::read(scratch.fragment("f", 5)).unwrap();
     scratch.encode(scratch.file("f", 2000), "rs:4+2", &["--force"]).good();

@@ -7,9 +7,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Times never go backwards, the room of a file is known after a sync, and `syncfs` beside removals
-/// has no error, as on a local file system.
-pub fn times_room_and_syncs(point: &Path) {
+/// Times never go backwards, the space of a file is known after a sync, and `syncfs` beside
+/// removals has no error, as on a local file system.
+pub fn times_space_and_syncs(point: &Path) {
     let at = |name: &str| point.join(name);
     // The kernel stamps what is written, Weft what is made: times of later changes are never
     // earlier.
@@ -23,7 +23,7 @@ pub fn times_room_and_syncs(point: &Path) {
         last = written.metadata().unwrap().modified().unwrap();
         assert!(last >= made, "round {round}: written {:?} before", made.duration_since(last));
     }
-    // Right after a sync, `stat` shows how much room an open file takes.
+    // Right after a sync, `stat` shows how much space an open file takes.
     let mut file = File::create(at("room")).unwrap();
     for megabytes in 1..4 {
         file.write_all(&noise(1 << 20)).unwrap();

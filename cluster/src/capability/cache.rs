@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use volume::target::TargetFile;
 
 /// The cache keeps the tokens of this many recent chunk sets, and as many older ones.
-const KEPT: usize = 8192;
+const MAX_RECENT_SETS: usize = 8192;
 
 /// Repeats the request that the metadata server answered with a token. With arguments it repeats
 /// that request for extents. Without them it asks for the chunk sets that this client writes to.
@@ -48,7 +48,7 @@ impl fmt::Debug for CapabilityCache {
 
 impl Tokens {
     fn entry(&mut self, set: u64) -> &mut Kept {
-        if self.new.len() >= KEPT && !self.new.contains_key(&set) {
+        if self.new.len() >= MAX_RECENT_SETS && !self.new.contains_key(&set) {
             self.old = std::mem::take(&mut self.new);
         }
         let old = &mut self.old;
@@ -170,14 +170,14 @@ mod tests {
     #[test]
     fn what_is_kept_is_bounded_and_what_is_used_stays() {
         let capabilities = CapabilityCache::default();
-        for set in 0..5 * KEPT as u64 {
+        for set in 0..5 * MAX_RECENT_SETS as u64 {
             capabilities.put(token(set + 1, Rights::Read, 1).as_bytes(), Some(b"a"));
             if set % 1000 == 0 {
                 capabilities.put(token(0, Rights::Write, 1).as_bytes(), None);
             }
         }
         let tokens = capabilities.tokens();
-        assert!(tokens.new.len() + tokens.old.len() <= 2 * KEPT);
+        assert!(tokens.new.len() + tokens.old.len() <= 2 * MAX_RECENT_SETS);
         drop(tokens);
         assert!(capabilities.token(chunk(0), true).is_some() && capabilities.token(chunk(1), false).is_none());
     }

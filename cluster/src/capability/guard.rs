@@ -11,7 +11,7 @@ use std::time::Duration;
 /// token stays valid for this long after it expires.
 pub const CLOCK_TOLERANCE: Duration = Duration::from_secs(300);
 /// Size of the cache of verified tokens. A cached token costs a comparison instead of a hash.
-const REMEMBERED: usize = 1024;
+const MAX_VERIFIED_TOKENS: usize = 1024;
 
 /// The permission that an operation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl fmt::Debug for Guard {
 fn place_of(token: &Token) -> usize {
     let field = |at: usize| super::u64_at(&token.0, at).unwrap_or(0);
     let mixed = (field(24) ^ field(32).rotate_left(32) ^ u64::from(token.0[5])).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    (mixed >> 32) as usize % REMEMBERED
+    (mixed >> 32) as usize % MAX_VERIFIED_TOKENS
 }
 
 impl Guard {
@@ -53,7 +53,7 @@ impl Guard {
     /// most `tolerance`.
     pub fn new(key: Arc<ClusterKey>, tolerance: Duration) -> Self {
         let tolerance_ms = u64::try_from(tolerance.as_millis()).unwrap_or(u64::MAX);
-        Self { key, tolerance_ms, good: RwLock::new(vec![None; REMEMBERED]), fences: Fences::default() }
+        Self { key, tolerance_ms, good: RwLock::new(vec![None; MAX_VERIFIED_TOKENS]), fences: Fences::default() }
     }
 
     /// Applies a fence from a metadata server: from now on the store refuses writes of that
@@ -221,11 +221,11 @@ mod tests {
     #[test]
     fn what_is_remembered_is_bounded_and_tells_tokens_apart() {
         let (guard, key) = guard();
-        for set in 0..3 * REMEMBERED as u64 {
+        for set in 0..3 * MAX_VERIFIED_TOKENS as u64 {
             let token = key.sign(&capability(set, Rights::Read));
             assert_eq!(checked(&guard, token.as_bytes(), Wanted::Read(set), Some(VOLUME), 0), Ok(()));
             assert_eq!(checked(&guard, token.as_bytes(), Wanted::Read(set + 1), Some(VOLUME), 0), Err(Refusal::Other));
         }
-        assert_eq!(guard.good.read().unwrap().len(), REMEMBERED);
+        assert_eq!(guard.good.read().unwrap().len(), MAX_VERIFIED_TOKENS);
     }
 }

@@ -8,26 +8,26 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// How often a standby tells the holder of itself.
-pub const BEAT: Duration = Duration::from_millis(500);
+pub const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(500);
 /// A standby that is silent for this long is down.
-pub const SILENT: Duration = Duration::from_secs(3);
+pub const DOWN_AFTER: Duration = Duration::from_secs(3);
 /// No volume has more servers.
-pub const MOST: usize = 16;
+pub const MAX_SERVERS: usize = 16;
 /// The longest name and address, in bytes.
-const LONGEST: usize = 255;
+const MAX_NAME_BYTES: usize = 255;
 
 /// What a server tells of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Progress {
+pub struct StandbyProgress {
     /// The last transaction that its index has; None before it has one.
     pub applied: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
-struct Known {
+struct Member {
     address: String,
     heard: Option<Instant>,
-    progress: Progress,
+    progress: StandbyProgress,
 }
 
 /// How another server is.
@@ -38,13 +38,13 @@ pub struct Standing {
     /// How long ago it was heard; None if never since this server has the volume.
     pub heard: Option<Duration>,
     /// What it told.
-    pub progress: Progress,
+    pub progress: StandbyProgress,
 }
 
 impl Standing {
     /// Whether it was heard lately.
     pub fn is_up(&self) -> bool {
-        self.heard.is_some_and(|ago| ago < SILENT)
+        self.heard.is_some_and(|ago| ago < DOWN_AFTER)
     }
 }
 
@@ -64,7 +64,7 @@ impl std::fmt::Display for Unwelcome {
         match self {
             Self::Odd => f.write_str("its name or address cannot be one"),
             Self::Taken => f.write_str("another metadata server has this name; choose another"),
-            Self::Full => write!(f, "the volume has {MOST} metadata servers already"),
+            Self::Full => write!(f, "the volume has {MAX_SERVERS} metadata servers already"),
         }
     }
 }
@@ -73,21 +73,21 @@ impl std::fmt::Display for Unwelcome {
 #[derive(Clone, Debug)]
 pub struct Company {
     own: Peer,
-    others: BTreeMap<String, Known>,
+    others: BTreeMap<String, Member>,
 }
 
 /// Whether a text can be a name, or an address: nothing that a terminal or a list would take for
 /// something else.
 fn is_word(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b',' | b'/' | b'\\' | b'"');
-    !text.is_empty() && text.len() <= LONGEST && text.bytes().all(plain)
+    !text.is_empty() && text.len() <= MAX_NAME_BYTES && text.bytes().all(plain)
 }
 
 impl Company {
     /// This server, and those that it knew before.
-    pub fn new(own: Peer, known: Vec<Peer>) -> Self {
+    pub fn new(own: Peer, member: Vec<Peer>) -> Self {
         let mut company = Self { own, others: BTreeMap::new() };
-        company.learn(known);
+        company.learn(member);
         company
     }
 
@@ -99,7 +99,7 @@ impl Company {
     /// All servers, in the order of their names.
     pub fn list(&self) -> Vec<Peer> {
         let others =
-            self.others.iter().map(|(name, known)| Peer { name: name.clone(), address: known.address.clone() });
+            self.others.iter().map(|(name, member)| Peer { name: name.clone(), address: member.address.clone() });
         let mut all: Vec<Peer> = others.chain([self.own.clone()]).collect();
         all.sort();
         all
@@ -115,10 +115,11 @@ impl Company {
         let before = self.list();
         let mut others = BTreeMap::new();
         let fits = |peer: &Peer| is_word(&peer.name) && is_word(&peer.address);
-        for peer in list.into_iter().filter(fits).take(MOST) {
+        for peer in list.into_iter().filter(fits).take(MAX_SERVERS) {
             if peer.name != self.own.name && peer.address != self.own.address {
-                let before = self.others.get(&peer.name).filter(|known| known.address == peer.address).cloned();
-                let new = || Known { address: peer.address.clone(), heard: None, progress: Progress::default() };
+                let before = self.others.get(&peer.name).filter(|member| member.address == peer.address).cloned();
+                let new =
+                    || Member { address: peer.address.clone(), heard: None, progress: StandbyProgress::default() };
                 others.insert(peer.name, before.unwrap_or_else(new));
             }
         }
@@ -130,25 +131,26 @@ impl Company {
     ///
     /// # Errors
     /// When it cannot be one of them.
-    pub fn hear(&mut self, peer: &Peer, progress: Progress, now: Instant) -> Result<bool, Unwelcome> {
+    pub fn hear(&mut self, peer: &Peer, progress: StandbyProgress, now: Instant) -> Result<bool, Unwelcome> {
         if !is_word(&peer.name) || !is_word(&peer.address) {
             return Err(Unwelcome::Odd);
         }
-        let lives = |known: &Known| known.heard.is_some_and(|heard| now.saturating_duration_since(heard) < SILENT);
-        let is_other = |known: &Known| known.address != peer.address && lives(known);
+        let lives =
+            |member: &Member| member.heard.is_some_and(|heard| now.saturating_duration_since(heard) < DOWN_AFTER);
+        let is_other = |member: &Member| member.address != peer.address && lives(member);
         if peer.name == self.own.name || self.others.get(&peer.name).is_some_and(is_other) {
             return Err(Unwelcome::Taken);
         }
         // A server that comes with another name is the same one; an address has one server.
         let before = self.others.len();
-        self.others.retain(|name, known| *name == peer.name || known.address != peer.address);
+        self.others.retain(|name, member| *name == peer.name || member.address != peer.address);
         let is_new = before != self.others.len();
-        if !self.others.contains_key(&peer.name) && self.others.len() + 1 >= MOST {
+        if !self.others.contains_key(&peer.name) && self.others.len() + 1 >= MAX_SERVERS {
             return Err(Unwelcome::Full);
         }
-        let known = Known { address: peer.address.clone(), heard: Some(now), progress };
-        let replaced = self.others.insert(peer.name.clone(), known);
-        Ok(is_new || replaced.is_none_or(|known| known.address != peer.address))
+        let member = Member { address: peer.address.clone(), heard: Some(now), progress };
+        let replaced = self.others.insert(peer.name.clone(), member);
+        Ok(is_new || replaced.is_none_or(|member| member.address != peer.address))
     }
 
     /// Takes a server that does not come back out of the list. Returns whether it was in it.
@@ -158,15 +160,15 @@ impl Company {
 
     /// What was heard before this server had the volume is old.
     pub fn begin(&mut self) {
-        self.others.values_mut().for_each(|known| known.heard = None);
+        self.others.values_mut().for_each(|member| member.heard = None);
     }
 
     /// How the others are.
     pub fn standings(&self, now: Instant) -> Vec<Standing> {
-        let standing = |(name, known): (&String, &Known)| Standing {
-            peer: Peer { name: name.clone(), address: known.address.clone() },
-            heard: known.heard.map(|heard| now.saturating_duration_since(heard)),
-            progress: known.progress,
+        let standing = |(name, member): (&String, &Member)| Standing {
+            peer: Peer { name: name.clone(), address: member.address.clone() },
+            heard: member.heard.map(|heard| now.saturating_duration_since(heard)),
+            progress: member.progress,
         };
         self.others.iter().map(standing).collect()
     }
@@ -206,7 +208,7 @@ mod tests {
         let now = Instant::now();
         let mut holder = Company::new(peer("b"), Vec::new());
         assert_eq!(holder.best(now), None);
-        let tell = |company: &mut Company, name, applied| company.hear(&peer(name), Progress { applied }, now);
+        let tell = |company: &mut Company, name, applied| company.hear(&peer(name), StandbyProgress { applied }, now);
         assert_eq!(tell(&mut holder, "c", None), Ok(true));
         assert_eq!(tell(&mut holder, "a", Some(7)), Ok(true));
         assert_eq!(tell(&mut holder, "a", Some(8)), Ok(false));
@@ -230,11 +232,11 @@ mod tests {
     fn who_is_silent_is_down_and_stays_in_the_list() {
         let now = Instant::now();
         let mut holder = Company::new(peer("a"), vec![peer("c")]);
-        holder.hear(&peer("b"), Progress::default(), now).unwrap();
+        holder.hear(&peer("b"), StandbyProgress::default(), now).unwrap();
         let up = |company: &Company, when| company.standings(when).iter().map(Standing::is_up).collect::<Vec<_>>();
         assert_eq!(up(&holder, now), [true, false]);
-        assert_eq!(up(&holder, now + SILENT), [false, false]);
-        assert_eq!(holder.best(now + SILENT), None);
+        assert_eq!(up(&holder, now + DOWN_AFTER), [false, false]);
+        assert_eq!(holder.best(now + DOWN_AFTER), None);
         assert_eq!(names(&holder), ["a", "b", "c"]);
         holder.begin();
         assert_eq!(up(&holder, now), [false, false]);
@@ -245,15 +247,15 @@ mod tests {
         let now = Instant::now();
         let mut holder = Company::new(peer("a"), Vec::new());
         let mut hear = |name: &str, address: &str, when| {
-            holder.hear(&Peer { name: name.into(), address: address.into() }, Progress::default(), when)
+            holder.hear(&Peer { name: name.into(), address: address.into() }, StandbyProgress::default(), when)
         };
         assert_eq!(hear("b", "x:1", now), Ok(true));
         assert_eq!(hear("b", "y:1", now), Err(Unwelcome::Taken));
         assert_eq!(hear("a", "y:1", now), Err(Unwelcome::Taken));
         // It moved.
-        assert_eq!(hear("b", "y:1", now + SILENT), Ok(true));
+        assert_eq!(hear("b", "y:1", now + DOWN_AFTER), Ok(true));
         // It has another name now.
-        assert_eq!(hear("c", "y:1", now + SILENT), Ok(true));
+        assert_eq!(hear("c", "y:1", now + DOWN_AFTER), Ok(true));
         for (name, address) in [("", "x:1"), ("b", ""), ("b c", "x:1"), ("b", "x:1,y:1"), ("b\u{1b}", "x:1")] {
             assert_eq!(hear(name, address, now), Err(Unwelcome::Odd), "{name:?} {address:?}");
         }
@@ -266,14 +268,15 @@ mod tests {
     fn there_are_not_more_than_so_many() {
         let now = Instant::now();
         let mut holder = Company::new(peer("a"), Vec::new());
-        let told: Vec<_> =
-            (0..MOST).map(|number| holder.hear(&peer(&format!("s{number}")), Progress::default(), now)).collect();
-        assert_eq!(told.iter().filter(|told| told.is_ok()).count(), MOST - 1);
-        assert_eq!(told.last(), Some(&Err(Unwelcome::Full)));
-        assert_eq!(holder.list().len(), MOST);
+        let answers: Vec<_> = (0..MAX_SERVERS)
+            .map(|number| holder.hear(&peer(&format!("s{number}")), StandbyProgress::default(), now))
+            .collect();
+        assert_eq!(answers.iter().filter(|answers| answers.is_ok()).count(), MAX_SERVERS - 1);
+        assert_eq!(answers.last(), Some(&Err(Unwelcome::Full)));
+        assert_eq!(holder.list().len(), MAX_SERVERS);
         // A made-up list is cut, too.
         let many = (0..100).map(|number| peer(&format!("t{number}"))).collect();
         holder.learn(many);
-        assert!(holder.list().len() <= MOST + 1);
+        assert!(holder.list().len() <= MAX_SERVERS + 1);
     }
 }

@@ -6,7 +6,7 @@ use super::{COMMAND, MetaServer, Ticket};
 use crate::identity::{Identity, Members, make_identities};
 use crate::shares::Shares;
 use fs::label::{Label, Member};
-use fs::{FileSystem, Kind, OpenOptions, ROOT, Sessions};
+use fs::{FileKind, FileSystem, OpenOptions, ROOT, Sessions};
 use meta::kv::MemoryIndex;
 use meta::port::{Call, Port, Remote, Session};
 use meta::{Error, New, Time};
@@ -21,18 +21,18 @@ use wire::{Client, ClientOptions, Role, Server, ServerOptions};
 
 /// How many requests of a kind the server admits at a time, and how many the member sends.
 const PLACES: usize = 8;
-const FLOOD: usize = 100;
+const FLOOD_REQUESTS: usize = 100;
 /// Upper limit for every wait in this test. A request that waits for a silent client takes 20
 /// seconds.
-const DEADLINE: Duration = Duration::from_secs(600);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How many commands have begun, and whether the commands that are held may end.
 static BEGUN: AtomicUsize = AtomicUsize::new(0);
-static LET_GO: AtomicBool = AtomicBool::new(false);
+static RELEASED: AtomicBool = AtomicBool::new(false);
 
 fn command(what: &[u8], _: bool, _: &Arc<Control>) -> Vec<u8> {
     BEGUN.fetch_add(1, Ordering::SeqCst);
-    while what == b"hold" && !LET_GO.load(Ordering::SeqCst) {
+    while what == b"hold" && !RELEASED.load(Ordering::SeqCst) {
         std::thread::sleep(Duration::from_millis(1));
     }
     what.to_vec()
@@ -79,7 +79,7 @@ impl Raw {
         let ticket = Ticket { session, secret, request, answered: 1, again: false };
         let mut body = postcard::to_stdvec(&ticket).unwrap();
         body.extend_from_slice(arguments);
-        Ok(self.client.call(operation, &body, &[], DEADLINE).await?.payload.to_vec())
+        Ok(self.client.call(operation, &body, &[], WAIT_TIMEOUT).await?.payload.to_vec())
     }
 }
 
@@ -128,7 +128,7 @@ fn one_member_keeps_nobody_else_from_being_answered() {
     // One session of the member reports that it writes to a file, and then falls silent. Another
     // session of the member opens that file again and again.
     let silent = Raw::begin(&address, &place, "a");
-    let new = New { kind: Kind::File, mode: 0o644, uid: 0, gid: 0, device: 0, link: Vec::new() };
+    let new = New { kind: FileKind::File, mode: 0o644, uid: 0, gid: 0, device: 0, link: Vec::new() };
     let (file, _) = asks(&silent).make(ROOT, b"x", &new, Time { seconds: 1, nanoseconds: 0 }).unwrap();
     asks(&silent).reclaim_open(file.ino, 1).unwrap();
     let opens = Raw::begin(&address, &place, "a");
@@ -136,17 +136,18 @@ fn one_member_keeps_nobody_else_from_being_answered() {
     let _ = Session::open(&tape, file.ino, 0);
     let (operation, arguments) = tape.0.0.into_inner().unwrap();
     let mut flood = Vec::new();
-    for _ in 0..FLOOD {
+    for _ in 0..FLOOD_REQUESTS {
         let (opens, arguments) = (opens.clone(), arguments.clone());
         flood.push(runtime.spawn(async move { opens.send(operation, &arguments).await }));
         let holds = silent.clone();
-        flood.push(
-            runtime.spawn(async move { holds.client.call(COMMAND, b"hold", &[], DEADLINE).await.map(|_| Vec::new()) }),
-        );
+        flood
+            .push(runtime.spawn(async move {
+                holds.client.call(COMMAND, b"hold", &[], WAIT_TIMEOUT).await.map(|_| Vec::new())
+            }));
     }
     let begun = Instant::now();
     while BEGUN.load(Ordering::SeqCst) < PLACES / 2 {
-        assert!(begun.elapsed() < DEADLINE, "no command begins");
+        assert!(begun.elapsed() < WAIT_TIMEOUT, "no command begins");
         std::thread::sleep(Duration::from_millis(1));
     }
 
@@ -157,13 +158,13 @@ fn one_member_keeps_nobody_else_from_being_answered() {
     for _ in 0..10 {
         assert_eq!(asks(&other).lookup(ROOT, b"x").unwrap().ino, file.ino);
     }
-    let answer = runtime.block_on(other.client.call(COMMAND, b"go", &[], DEADLINE)).unwrap();
+    let answer = runtime.block_on(other.client.call(COMMAND, b"go", &[], WAIT_TIMEOUT)).unwrap();
     let took = begun.elapsed();
     assert!(answer.payload.to_vec() == b"go" && took < Duration::from_secs(60), "{took:?}");
     assert_eq!(BEGUN.load(Ordering::SeqCst), PLACES / 2 + 1, "commands that were begun");
 
     flood.iter().for_each(tokio::task::JoinHandle::abort);
-    LET_GO.store(true, Ordering::SeqCst);
+    RELEASED.store(true, Ordering::SeqCst);
     asks(&silent).end().unwrap();
     serving.abort();
     std::fs::remove_dir_all(&place).unwrap();

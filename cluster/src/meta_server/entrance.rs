@@ -3,8 +3,8 @@
 //! that was made when the volume had gone to another server is not given: the client asks that one,
 //! which knows which requests were carried out.
 
-use super::company::{Company, Progress};
-use super::peers::{Door, PEER, Told, What, reply};
+use super::company::{Company, StandbyProgress};
+use super::peers::{Door, PEER, PeerAnswer, What, reply};
 use super::seat::Peer;
 use super::service::{Commands, MetaServer, Shared};
 use super::standby::{Whereabouts, not_holder};
@@ -19,13 +19,13 @@ use volume::Control;
 use wire::{Reply, Request, Service};
 
 /// How often to see whether a lease was renewed that is not fresh, and how long.
-const AGAIN: Duration = Duration::from_millis(5);
-const LATE: Duration = Duration::from_millis(1500);
+const LEASE_POLL_INTERVAL: Duration = Duration::from_millis(5);
+const LEASE_TIMEOUT: Duration = Duration::from_millis(1500);
 /// How long a command waits for a server that takes over, and how often it looks.
-const SOON: Duration = Duration::from_secs(5);
-const LOOK: Duration = Duration::from_millis(50);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
+const COMMAND_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a server that was invited may take until it has the volume.
-pub(super) const TAKES: Duration = Duration::from_secs(60);
+pub(super) const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Answers whether this server has the volume now, or why not.
 pub(super) type Invited = oneshot::Sender<Result<(), String>>;
@@ -43,7 +43,7 @@ pub(super) struct Entrance {
     /// The server that has the volume, as far as this one knows.
     holder: Mutex<Option<Peer>>,
     /// What this server tells the holder, and the last transaction that the holder told.
-    pub progress: Mutex<(Progress, u64)>,
+    pub progress: Mutex<(StandbyProgress, u64)>,
     /// The list of servers is another one than that which was kept last.
     pub changed: AtomicBool,
     door: Door,
@@ -142,31 +142,31 @@ impl Entrance {
             Err(refused) => return refused,
         };
         let term = self.now();
-        let mut told = Told { holds: term.is_some(), ..Told::default() };
+        let mut peer_answer = PeerAnswer { holds: term.is_some(), ..PeerAnswer::default() };
         match what {
-            What::Join => told.label = Some(lock(&self.label).clone()),
-            What::Beat(progress) if term.is_some() => {
+            What::Join => peer_answer.label = Some(lock(&self.label).clone()),
+            What::Heartbeat(progress) if term.is_some() => {
                 let heard = self.company().hear(&from, progress, Instant::now());
                 match heard {
                     Ok(changes) => _ = self.changed.fetch_or(changes, Ordering::Relaxed),
-                    Err(why) => told.refused = Some(why.to_string()),
+                    Err(why) => peer_answer.refused = Some(why.to_string()),
                 }
             }
-            What::Beat(_) => {}
+            What::Heartbeat(_) => {}
             What::TakeOver => {
                 let (sender, taken) = oneshot::channel();
                 (self.invited)(sender);
                 let ended = || Err("it ended".to_owned());
-                let taken = tokio::time::timeout(TAKES, taken).await;
+                let taken = tokio::time::timeout(TAKEOVER_TIMEOUT, taken).await;
                 let taken =
                     taken.map_or_else(|_| Err("it takes too long".into()), |taken| taken.unwrap_or_else(|_| ended()));
-                (told.refused, told.holds) = (taken.err(), self.now().is_some());
+                (peer_answer.refused, peer_answer.holds) = (taken.err(), self.now().is_some());
             }
         }
-        told.last = term.map_or(0, |term| term.meta.volume().last_transaction());
-        told.servers = self.company().list();
-        told.holder = self.holder();
-        reply(&told)
+        peer_answer.last = term.map_or(0, |term| term.meta.volume().last_transaction());
+        peer_answer.servers = self.company().list();
+        peer_answer.holder = self.holder();
+        reply(&peer_answer)
     }
 
     /// Carries out a command about this server, which stands by.
@@ -201,9 +201,9 @@ impl Entrance {
             return service.call(request).await;
         }
         // A client that asks which server has the volume asks all of them.
-        let patience = if request.method == WHO { Duration::ZERO } else { LATE };
+        let timeout = if request.method == WHO { Duration::ZERO } else { LEASE_TIMEOUT };
         let reply = service.call(request).await;
-        if self.may_answer(&term, patience).await { reply } else { self.elsewhere() }
+        if self.may_answer(&term, timeout).await { reply } else { self.elsewhere() }
     }
 
     /// Whether another server has the volume, as far as this one knows.
@@ -214,14 +214,14 @@ impl Entrance {
     /// Waits a little for a server that takes over.
     async fn somebody_has_it(&self) {
         let begun = Instant::now();
-        while self.now().is_none() && !self.is_elsewhere() && begun.elapsed() < SOON {
-            tokio::time::sleep(LOOK).await;
+        while self.now().is_none() && !self.is_elsewhere() && begun.elapsed() < COMMAND_TIMEOUT {
+            tokio::time::sleep(COMMAND_POLL_INTERVAL).await;
         }
     }
 
     /// Whether no other server had the volume when the answer was made. While that is not certain,
     /// the answer waits; after that the client looks for another server.
-    async fn may_answer(&self, term: &Term, patience: Duration) -> bool {
+    async fn may_answer(&self, term: &Term, timeout: Duration) -> bool {
         let mut begun = None;
         loop {
             if term.over.load(Ordering::SeqCst) {
@@ -230,17 +230,17 @@ impl Entrance {
             match term.meta.volume().tenure() {
                 Tenure::Fresh => return true,
                 Tenure::Over => return false,
-                Tenure::Stale if begun.get_or_insert_with(Instant::now).elapsed() >= patience => return false,
-                Tenure::Stale => tokio::time::sleep(AGAIN).await,
+                Tenure::Stale if begun.get_or_insert_with(Instant::now).elapsed() >= timeout => return false,
+                Tenure::Stale => tokio::time::sleep(LEASE_POLL_INTERVAL).await,
             }
         }
     }
 }
 
 /// The service of a server.
-pub(super) struct Desk(pub Arc<Entrance>);
+pub(super) struct EntranceService(pub Arc<Entrance>);
 
-impl Service for Desk {
+impl Service for EntranceService {
     async fn call(&self, request: Request) -> Reply {
         self.0.answer(request).await
     }

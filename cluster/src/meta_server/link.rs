@@ -3,7 +3,7 @@
 
 use super::servers::{Make, Servers};
 use super::standby::Whereabouts;
-use super::{COMMAND, NO_SESSION, NOT_HOLDER, RECALL, TOO_LATE, Ticket};
+use super::{ANSWER_IS_GONE, COMMAND, NO_SESSION, NOT_HOLDER, RECALL, Ticket};
 use crate::address::VolumeAddress;
 use crate::capability::CapabilityCache;
 use crate::places::ClusterPlaces;
@@ -22,32 +22,32 @@ use tokio::time::Instant;
 use wire::{Client, ClientOptions, OnPush, Push};
 
 /// Deadline of one attempt.
-const DEADLINE: Duration = Duration::from_secs(60);
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a client waits for a server that does not answer.
-const PATIENCE: Duration = Duration::from_secs(300);
-static OWN_PATIENCE: OnceLock<Duration> = OnceLock::new();
+const SERVER_TIMEOUT: Duration = Duration::from_secs(300);
+static CONFIGURED_TIMEOUT: OnceLock<Duration> = OnceLock::new();
 /// How long it waits when the server has never answered.
-const FIRST_PATIENCE: Duration = Duration::from_secs(10);
+const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Deadline of a command. Repairs take long.
 const COMMAND_DEADLINE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// How long a command waits for a server that cannot be reached.
-const COMMAND_PATIENCE: Duration = Duration::from_secs(3);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a renewal of tokens waits after a store refused an operation. This is less than the
 /// time limit of an operation on a target.
-const RENEWAL_PATIENCE: Duration = Duration::from_secs(5);
+const RENEWAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause before a failed attempt is repeated.
-const PAUSE: Duration = Duration::from_millis(50);
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// With several servers, the client asks a silent one for a sign of life, and gives it up after
 /// this long. A server answers that at once, whatever it is doing.
-const SILENT_FOR: Duration = Duration::from_secs(3);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 const PING_AFTER: Duration = Duration::from_secs(1);
 /// How often the client asks the server for the list of servers.
-const LIST_EVERY: Duration = Duration::from_secs(10);
+const LIST_INTERVAL: Duration = Duration::from_secs(10);
 /// Arguments longer than this many bytes travel as payload instead of in the body.
-const LONG: usize = 64 << 10;
+const MAX_BODY_BYTES: usize = 64 << 10;
 
 /// The state of a client's session.
-pub(super) struct State {
+pub(super) struct LinkState {
     servers: Servers,
     pub(super) session: AtomicU64,
     /// What proves that the session is this client's, and the opening whose server knows it.
@@ -80,8 +80,8 @@ impl Proof {
 
 /// Sets how long this process waits for a metadata server that does not answer. Only the first call
 /// has an effect.
-pub fn set_patience(patience: Duration) {
-    let _ = OWN_PATIENCE.set(patience);
+pub fn set_server_timeout(server_timeout: Duration) {
+    let _ = CONFIGURED_TIMEOUT.set(server_timeout);
 }
 
 /// Options of connections to a metadata server.
@@ -96,10 +96,10 @@ pub(super) fn way() -> ClientOptions {
 
 /// The same where there are several servers.
 fn way_to_one_of_several() -> ClientOptions {
-    ClientOptions { ping_after: PING_AFTER, dead_after: SILENT_FOR, connect_timeout: SILENT_FOR, ..way() }
+    ClientOptions { ping_after: PING_AFTER, dead_after: PROBE_TIMEOUT, connect_timeout: PROBE_TIMEOUT, ..way() }
 }
 
-impl State {
+impl LinkState {
     pub(super) fn new(servers: &[String], make: Make) -> Self {
         Self {
             servers: Servers::new(servers, make),
@@ -123,7 +123,7 @@ impl State {
     fn list_servers(self: &Arc<Self>) {
         {
             let mut listed = lock(&self.listed);
-            if listed.is_some_and(|when| when.elapsed() < LIST_EVERY) {
+            if listed.is_some_and(|when| when.elapsed() < LIST_INTERVAL) {
                 return;
             }
             *listed = Some(Instant::now());
@@ -160,7 +160,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Makes calls in the session. While the session is being reclaimed, a link of its own makes only
 /// the calls for that.
 pub(super) struct Link {
-    state: Arc<State>,
+    state: Arc<LinkState>,
     takes_up: bool,
     /// Set for the renewal of tokens, which an operation on a store waits for.
     hurries: bool,
@@ -208,11 +208,11 @@ fn unavailable(why: &str) -> Error {
 }
 
 impl Link {
-    pub(super) fn new(state: &Arc<State>) -> Self {
+    pub(super) fn new(state: &Arc<LinkState>) -> Self {
         Self { state: state.clone(), takes_up: false, hurries: false }
     }
 
-    pub(super) fn taking_up(state: &Arc<State>) -> Self {
+    pub(super) fn taking_up(state: &Arc<LinkState>) -> Self {
         Self { takes_up: true, ..Self::new(state) }
     }
 
@@ -225,15 +225,15 @@ impl Link {
         arguments: &[u8],
     ) -> Result<wire::Response, wire::Error> {
         let mut body = postcard::to_stdvec(&ticket).expect("numbers can be written down");
-        let deadline = if self.hurries { RENEWAL_PATIENCE } else { DEADLINE };
+        let deadline = if self.hurries { RENEWAL_TIMEOUT } else { ATTEMPT_TIMEOUT };
         let deadline = match self.state.ending.silent_since() {
             // A client that is ending limits each attempt, so that its end does not wait for one
             // that began before.
-            Some(silent) => deadline.min(self.patience().saturating_sub(silent.elapsed()) + PAUSE),
+            Some(silent) => deadline.min(self.server_timeout().saturating_sub(silent.elapsed()) + RETRY_PAUSE),
             None => deadline,
         };
         let beside = [IoSlice::new(arguments)];
-        let parts = if arguments.len() > LONG { &beside[..] } else { &[] };
+        let parts = if arguments.len() > MAX_BODY_BYTES { &beside[..] } else { &[] };
         if parts.is_empty() {
             body.extend_from_slice(arguments);
         }
@@ -246,20 +246,20 @@ impl Link {
     }
 
     /// How long this link waits for a server that does not answer.
-    fn patience(&self) -> Duration {
+    fn server_timeout(&self) -> Duration {
         match self.state.session.load(Ordering::SeqCst) {
-            0 => FIRST_PATIENCE,
-            _ if self.hurries => RENEWAL_PATIENCE,
-            _ => OWN_PATIENCE.get().copied().unwrap_or(PATIENCE),
+            0 => FIRST_ANSWER_TIMEOUT,
+            _ if self.hurries => RENEWAL_TIMEOUT,
+            _ => CONFIGURED_TIMEOUT.get().copied().unwrap_or(SERVER_TIMEOUT),
         }
     }
 
     /// How much longer to wait for an answer. When a client ends, all its waits share one limit.
     fn left(&self, begun: Instant) -> Duration {
-        let patience = self.patience();
-        let own = patience.saturating_sub(begun.elapsed());
+        let server_timeout = self.server_timeout();
+        let own = server_timeout.saturating_sub(begun.elapsed());
         match self.state.ending.silent_since() {
-            Some(silent) => own.min(patience.saturating_sub(silent.elapsed())),
+            Some(silent) => own.min(server_timeout.saturating_sub(silent.elapsed())),
             None => own,
         }
     }
@@ -272,7 +272,7 @@ impl Link {
     /// Whether an ending client has waited for the server long enough. It then sends no more
     /// requests.
     fn is_given_up(&self) -> bool {
-        self.state.ending.silent_since().is_some_and(|silent| silent.elapsed() >= self.patience())
+        self.state.ending.silent_since().is_some_and(|silent| silent.elapsed() >= self.server_timeout())
     }
 
     /// Repeats the request until the server answers, or reports that it does not know the session.
@@ -309,8 +309,8 @@ impl Link {
                 Err(wire::Error::Remote { status: NOT_HOLDER, body }) if !self.left(begun).is_zero() => {
                     // It may have carried the request out before it lost the volume.
                     wish.again = true;
-                    let told = postcard::from_bytes::<Whereabouts>(&body).unwrap_or_default();
-                    self.state.servers.is_not_holder(turn, &told);
+                    let whereabouts = postcard::from_bytes::<Whereabouts>(&body).unwrap_or_default();
+                    self.state.servers.is_not_holder(turn, &whereabouts);
                     self.state.servers.look(turn, proof.opening.number).await;
                 }
                 Err(wire::Error::Remote { status: NOT_HOLDER, .. }) => return failed("no server has the volume open"),
@@ -326,7 +326,7 @@ impl Link {
                     return failed("it does not know this client any more");
                 }
                 Err(wire::Error::Remote { status: NO_SESSION, .. }) => return Err(Unanswered::NoSession),
-                Err(wire::Error::Remote { status: TOO_LATE, .. }) => {
+                Err(wire::Error::Remote { status: ANSWER_IS_GONE, .. }) => {
                     return failed("it carried a request out, and how that ended is not known");
                 }
                 Err(wire::Error::Remote { status, .. }) => {
@@ -374,7 +374,7 @@ impl Link {
 
     /// The session could not be reclaimed. It may be the wrong server.
     fn pause(&self) {
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(RETRY_PAUSE);
         let (_, turn) = self.state.servers.current();
         let least = lock(&self.state.proof).opening.number;
         if !self.is_only() {
@@ -405,7 +405,7 @@ impl Call for Link {
 
 /// Repeats the request whose answer contained the tokens; the new answer contains new ones. Without
 /// arguments for extents it requests the label, which only serves to get an answer.
-fn ask_again(state: &Arc<State>, extents: Option<&[u8]>) {
+fn ask_again(state: &Arc<LinkState>, extents: Option<&[u8]>) {
     let link = Link { hurries: true, ..Link::new(state) };
     // Without an answer the store's refusal remains.
     match extents {
@@ -419,7 +419,7 @@ fn ask_again(state: &Arc<State>, extents: Option<&[u8]>) {
 /// # Errors
 /// When the server cannot be reached, or has another volume.
 pub fn connect(address: &VolumeAddress, name: &str, options: OpenOptions) -> fs::Result<Arc<FileSystem>> {
-    let state = Arc::new_cyclic(|weak: &Weak<State>| {
+    let state = Arc::new_cyclic(|weak: &Weak<LinkState>| {
         let weak = weak.clone();
         let on_push = move |push: Push| {
             let Some(state) = weak.upgrade() else { return };
@@ -438,7 +438,7 @@ pub fn connect(address: &VolumeAddress, name: &str, options: OpenOptions) -> fs:
             let options = ClientOptions { tls: tls.clone(), on_push: Some(on_push.clone()), ..way };
             Client::new(crate::runtime().handle().clone(), address, options)
         };
-        State::new(&address.servers, Box::new(make))
+        LinkState::new(&address.servers, Box::new(make))
     });
     let weak = Arc::downgrade(&state);
     state
@@ -491,13 +491,13 @@ pub fn command(address: &VolumeAddress, command: &[u8]) -> fs::Result<Vec<u8>> {
     let answer = loop {
         let (client, turn) = servers.current();
         match client.call_blocking(COMMAND, command, &[], COMMAND_DEADLINE) {
-            Err(wire::Error::Remote { status: NOT_HOLDER, body }) if begun.elapsed() < COMMAND_PATIENCE => {
+            Err(wire::Error::Remote { status: NOT_HOLDER, body }) if begun.elapsed() < COMMAND_TIMEOUT => {
                 servers.is_not_holder(turn, &postcard::from_bytes(&body).unwrap_or_default());
                 crate::runtime().block_on(servers.look(turn, 0));
             }
             // The server may be about to start. Repeat only a command that was not sent: one that
             // was may have begun.
-            Err(wire::Error::Unavailable { sent: false, .. }) if begun.elapsed() < COMMAND_PATIENCE => {
+            Err(wire::Error::Unavailable { sent: false, .. }) if begun.elapsed() < COMMAND_TIMEOUT => {
                 crate::runtime().block_on(servers.look(turn, 0));
             }
             answer => break answer,

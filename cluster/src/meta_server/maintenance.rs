@@ -1,20 +1,20 @@
 //! Maintenance of a volume: reports changes of its targets, rebuilds on other targets the chunks of
 //! a target that is out, and repairs what writers left out.
 
-use fs::{FileSystem, Repaired, State};
+use fs::{FileSystem, Repaired, TargetState};
 use plan::TargetId;
-use plan::membership::Change;
+use plan::membership::StateChange;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use volume::Control;
 
 /// How often the targets are checked.
-const LOOK: Duration = Duration::from_secs(2);
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// Pause after a repair of the queue that left something undone.
-const AGAIN: Duration = Duration::from_secs(60);
+const RETRY_PAUSE: Duration = Duration::from_secs(60);
 /// How long queued repairs wait for more to join them: stores fail together, and come back
 /// together.
-const GATHER: Duration = Duration::from_secs(30);
+const GATHER_TIME: Duration = Duration::from_secs(30);
 
 /// The state of the repair queue: when the oldest entry was seen, and when the next attempt is
 /// permitted.
@@ -31,13 +31,13 @@ impl Waiting {
             self.since = None;
             return false;
         }
-        let gathered = now.saturating_duration_since(*self.since.get_or_insert(now)) >= GATHER;
+        let gathered = now.saturating_duration_since(*self.since.get_or_insert(now)) >= GATHER_TIME;
         gathered && self.not_before.is_none_or(|then| now >= then)
     }
 
     /// Notes an attempt. `whole` says whether it left nothing undone.
     fn tried(&mut self, whole: bool, now: Instant) {
-        *self = Self { since: None, not_before: (!whole).then(|| now + AGAIN) };
+        *self = Self { since: None, not_before: (!whole).then(|| now + RETRY_PAUSE) };
     }
 }
 
@@ -55,13 +55,13 @@ fn work(volume: &Weak<FileSystem>, say: fn(&str)) {
         let Some(volume) = volume.upgrade().filter(|volume| !volume.is_closed()) else { return };
         volume.beside("looking after targets", || look(&volume, &mut waiting, say));
         drop(volume);
-        std::thread::sleep(LOOK);
+        std::thread::sleep(CHECK_INTERVAL);
     }
 }
 
 fn look(volume: &FileSystem, waiting: &mut Waiting, say: fn(&str)) {
     let seen = volume.look_at_members();
-    seen.changes.iter().filter_map(told).for_each(|line| say(&volume.with_paths(&line)));
+    seen.changes.iter().filter_map(describe).for_each(|line| say(&volume.with_paths(&line)));
     let gathered = waiting.look(volume.count_queued().unwrap_or(0), Instant::now());
     if !seen.to_repair.is_empty() || gathered {
         // Note the attempt before it begins: a repair that panics is then not repeated at once.
@@ -72,11 +72,11 @@ fn look(volume: &FileSystem, waiting: &mut Waiting, say: fn(&str)) {
 }
 
 /// The message to the operator about a change. None when all is well.
-fn told(change: &Change) -> Option<String> {
+fn describe(change: &StateChange) -> Option<String> {
     let (id, (was, time)) = (change.id.0, change.was);
     match (was, change.is) {
-        (_, State::Down) => Some(format!("target {id} is down")),
-        (State::Down | State::Out, State::Up | State::Draining) => {
+        (_, TargetState::Down) => Some(format!("target {id} is down")),
+        (TargetState::Down | TargetState::Out, TargetState::Up | TargetState::Draining) => {
             Some(format!("target {id} is there again, {} seconds later", time.as_secs()))
         }
         _ => None,
@@ -120,12 +120,12 @@ mod tests {
         let start = Instant::now();
         let mut waiting = Waiting::default();
         assert!(!waiting.look(0, start));
-        assert!(!waiting.look(2, start + GATHER));
-        assert!(!waiting.look(5, start + GATHER + GATHER / 2));
-        assert!(waiting.look(7, start + 2 * GATHER));
+        assert!(!waiting.look(2, start + GATHER_TIME));
+        assert!(!waiting.look(5, start + GATHER_TIME + GATHER_TIME / 2));
+        assert!(waiting.look(7, start + 2 * GATHER_TIME));
         // The queue was repaired in another way.
-        assert!(!waiting.look(0, start + 3 * GATHER));
-        assert!(!waiting.look(1, start + 3 * GATHER));
+        assert!(!waiting.look(0, start + 3 * GATHER_TIME));
+        assert!(!waiting.look(1, start + 3 * GATHER_TIME));
     }
 
     #[test]
@@ -133,21 +133,27 @@ mod tests {
         let start = Instant::now();
         let mut waiting = Waiting::default();
         assert!(!waiting.look(1, start));
-        assert!(waiting.look(1, start + GATHER));
-        waiting.tried(false, start + GATHER);
-        assert!(!waiting.look(1, start + GATHER) && !waiting.look(1, start + GATHER + AGAIN - LOOK));
-        assert!(waiting.look(1, start + GATHER + AGAIN));
-        waiting.tried(true, start + GATHER + AGAIN);
-        assert!(!waiting.look(1, start + GATHER + AGAIN));
-        assert!(waiting.look(1, start + 2 * GATHER + AGAIN));
+        assert!(waiting.look(1, start + GATHER_TIME));
+        waiting.tried(false, start + GATHER_TIME);
+        assert!(
+            !waiting.look(1, start + GATHER_TIME)
+                && !waiting.look(1, start + GATHER_TIME + RETRY_PAUSE - CHECK_INTERVAL)
+        );
+        assert!(waiting.look(1, start + GATHER_TIME + RETRY_PAUSE));
+        waiting.tried(true, start + GATHER_TIME + RETRY_PAUSE);
+        assert!(!waiting.look(1, start + GATHER_TIME + RETRY_PAUSE));
+        assert!(waiting.look(1, start + 2 * GATHER_TIME + RETRY_PAUSE));
     }
 
     #[test]
     fn an_operator_hears_who_goes_and_who_comes() {
-        let change = |was, is| Change { id: TargetId(3), was: (was, Duration::from_secs(70)), is };
-        assert_eq!(told(&change(State::Up, State::Down)).unwrap(), "target 3 is down");
-        assert_eq!(told(&change(State::Out, State::Up)).unwrap(), "target 3 is there again, 70 seconds later");
-        assert_eq!(told(&change(State::Joining, State::Up)), None);
-        assert_eq!(told(&change(State::Up, State::Draining)), None);
+        let change = |was, is| StateChange { id: TargetId(3), was: (was, Duration::from_secs(70)), is };
+        assert_eq!(describe(&change(TargetState::Up, TargetState::Down)).unwrap(), "target 3 is down");
+        assert_eq!(
+            describe(&change(TargetState::Out, TargetState::Up)).unwrap(),
+            "target 3 is there again, 70 seconds later"
+        );
+        assert_eq!(describe(&change(TargetState::Joining, TargetState::Up)), None);
+        assert_eq!(describe(&change(TargetState::Up, TargetState::Draining)), None);
     }
 }

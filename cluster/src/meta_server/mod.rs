@@ -21,8 +21,8 @@ mod switching;
 mod trail;
 mod watch;
 
-pub use company::{Progress, Standing};
-pub use link::{command, connect, set_patience};
+pub use company::{StandbyProgress, Standing};
+pub use link::{command, connect, set_server_timeout};
 pub use maintenance::keep;
 pub use post::{Host, Post, PostOptions, Standings, join, write_list};
 pub use seat::Peer;
@@ -50,9 +50,9 @@ struct Ticket {
 /// Status of an answer: the server does not know the session.
 const NO_SESSION: u16 = 1;
 /// Status of an answer: the server does not understand the operation or the ticket.
-const UNKNOWN: u16 = 2;
+const NOT_UNDERSTOOD: u16 = 2;
 /// Status of an answer: the request came too late, and the server no longer has its answer.
-const TOO_LATE: u16 = 3;
+const ANSWER_IS_GONE: u16 = 3;
 
 /// Status of an answer: the server does not have the volume open. The body says who may have it.
 const NOT_HOLDER: u16 = 4;

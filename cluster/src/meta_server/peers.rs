@@ -3,7 +3,7 @@
 //! invites the next one. Where there is a cluster key, each message has a token for everything,
 //! which only servers can make.
 
-use super::company::Progress;
+use super::company::StandbyProgress;
 use super::link::way;
 use super::seat::Peer;
 use crate::capability::{CLOCK_TOLERANCE, ClusterKey, Guard, Wanted, now_ms};
@@ -16,9 +16,9 @@ use wire::{Client, ClientOptions, Reply, Role};
 /// The operation of these messages.
 pub(super) const PEER: u16 = 1002;
 /// Status of an answer: the sender is no server of this cluster, or the message cannot be read.
-const REFUSED: u16 = 1;
+const PEER_REFUSED: u16 = 1;
 /// Connections to other servers; there are never more than a few.
-const MOST_WAYS: usize = 64;
+const MAX_CONNECTIONS: usize = 64;
 
 /// What a server wants of another one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub(super) enum What {
     /// A new server wants the volume's label.
     Join,
     /// A standby is there.
-    Beat(Progress),
+    Heartbeat(StandbyProgress),
     /// The sender has given the volume back: the receiver shall claim it.
     TakeOver,
 }
@@ -44,7 +44,7 @@ struct Message {
 
 /// The answer to a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Told {
+pub(super) struct PeerAnswer {
     /// The server that has the volume, as far as the asked one knows.
     pub holder: Option<Peer>,
     /// Whether that is the asked one.
@@ -74,7 +74,7 @@ impl Ways {
 
     fn client(&self, address: &str) -> Client {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        if clients.len() >= MOST_WAYS {
+        if clients.len() >= MAX_CONNECTIONS {
             clients.clear();
         }
         let new = || {
@@ -90,13 +90,13 @@ impl Ways {
     ///
     /// # Errors
     /// When the server does not answer, or the answer cannot be decoded: the reason, in one line.
-    pub fn ask(&self, address: &str, what: What, deadline: Duration) -> Result<Told, String> {
+    pub fn ask(&self, address: &str, what: What, deadline: Duration) -> Result<PeerAnswer, String> {
         let token = self.key.as_ref().map_or_else(Vec::new, |key| key.own(now_ms()).as_bytes().to_vec());
         let message = Message { token, volume: self.volume, from: self.own.clone(), what };
         let body = postcard::to_stdvec(&message).map_err(|why| why.to_string())?;
         match self.client(address).call_blocking(PEER, &body, &[], deadline) {
             Ok(answer) => postcard::from_bytes(&answer.payload).map_err(|_| "it said what cannot be read".into()),
-            Err(wire::Error::Remote { status: REFUSED, body }) => Err(String::from_utf8_lossy(&body).into_owned()),
+            Err(wire::Error::Remote { status: PEER_REFUSED, body }) => Err(String::from_utf8_lossy(&body).into_owned()),
             Err(wire::Error::Remote { .. }) => Err("it is no metadata server of this version".into()),
             Err(why) => Err(why.to_string()),
         }
@@ -119,7 +119,7 @@ impl Door {
     /// # Errors
     /// The reply to a sender that is refused.
     pub fn open(&self, body: &[u8], now_ms: u64) -> Result<(Peer, What), Reply> {
-        let refused = |why: &str| Err(Reply::error(REFUSED, why.as_bytes().to_vec()));
+        let refused = |why: &str| Err(Reply::error(PEER_REFUSED, why.as_bytes().to_vec()));
         let Ok(Message { token, volume, from, what }) = postcard::from_bytes(body) else {
             return refused("it does not understand this version of a metadata server");
         };
@@ -136,8 +136,8 @@ impl Door {
 }
 
 /// An answer as a reply.
-pub(super) fn reply(told: &Told) -> Reply {
-    Reply::default().with_payload(postcard::to_stdvec(told).unwrap_or_default())
+pub(super) fn reply(peer_answer: &PeerAnswer) -> Reply {
+    Reply::default().with_payload(postcard::to_stdvec(peer_answer).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -161,17 +161,23 @@ mod tests {
     fn only_servers_of_the_cluster_and_the_volume_are_heard() {
         let (own, other, now) = (key("own"), key("other"), 1_000_000);
         let door = Door::new([7; 16], Some(own.clone()));
-        let beat = || What::Beat(Progress::default());
+        let send_heartbeat = || What::Heartbeat(StandbyProgress::default());
         let good = own.own(now).as_bytes().to_vec();
         let opened = |token: &[u8], volume, what, now| door.open(&message(token.to_vec(), volume, what), now).is_ok();
-        assert!(opened(&good, [7; 16], beat(), now));
+        assert!(opened(&good, [7; 16], send_heartbeat(), now));
         assert!(opened(&good, [0; 16], What::Join, now), "who joins does not know the volume");
         assert!(!opened(&good, [0; 16], What::TakeOver, now) && !opened(&good, [8; 16], What::Join, now));
-        assert!(!opened(&[], [7; 16], beat(), now) && !opened(other.own(now).as_bytes(), [7; 16], beat(), now));
-        assert!(!opened(&good, [7; 16], beat(), now + 3_600_000), "an old one");
+        assert!(
+            !opened(&[], [7; 16], send_heartbeat(), now)
+                && !opened(other.own(now).as_bytes(), [7; 16], send_heartbeat(), now)
+        );
+        assert!(!opened(&good, [7; 16], send_heartbeat(), now + 3_600_000), "an old one");
         for bytes in [&[][..], &[0xFF; 64]] {
             assert!(door.open(bytes, now).is_err());
         }
-        assert!(Door::new([7; 16], None).open(&message(Vec::new(), [7; 16], beat()), now).is_ok(), "on loopback");
+        assert!(
+            Door::new([7; 16], None).open(&message(Vec::new(), [7; 16], send_heartbeat()), now).is_ok(),
+            "on loopback"
+        );
     }
 }

@@ -1,13 +1,13 @@
 //! A process that serves a volume's metadata beside others: it does what its seat says. One thread
 //! has the seat. Long work has a thread of its own, which reports its end to the seat's thread.
 
-use super::company::{BEAT, Company, Progress, Standing};
-use super::entrance::{Desk, Entrance, Invited, TAKES, Term};
+use super::company::{Company, HEARTBEAT_INTERVAL, StandbyProgress, Standing};
+use super::entrance::{Entrance, EntranceService, Invited, TAKEOVER_TIMEOUT, Term};
 use super::peers::{Door, Ways, What};
-use super::seat::{Action, Claimed, Peer, Rules, Seat, State};
+use super::seat::{Action, Claimed, Peer, Rules, Seat, SeatState};
 use super::service::{Commands, MetaServer};
 use super::trail::Trail;
-use super::watch::{Found, Watch};
+use super::watch::{Watch, WatchResult};
 use crate::capability::ClusterKey;
 use crate::places::ClusterPlaces;
 use fs::{Error, Tenure};
@@ -23,19 +23,19 @@ const SERVERS: &str = "servers";
 /// The longest list of servers, in bytes.
 const MAX_LIST: u64 = 64 << 10;
 /// How often a holder looks whether it still is one.
-const LOOK: Duration = Duration::from_millis(20);
+const SEAT_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// How long requests under way may take when the volume goes to another server.
-const DRAIN: Duration = Duration::from_millis(250);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
 /// The same when no other one is known.
 const LONG_DRAIN: Duration = Duration::from_secs(10);
 /// How long a server that ends waits for the next one to have the volume.
-const LEAVES: Duration = Duration::from_secs(10);
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a server that ends waits for an opening that has begun.
 const ENDS: Duration = Duration::from_secs(1);
 /// How long what was open may take to be gone. What hangs longer is left to itself.
 const DROPS: Duration = Duration::from_secs(2);
 /// How long another server may take to answer.
-const ANSWER: Duration = Duration::from_secs(2);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What a post is for, and what it needs.
 pub struct PostOptions {
@@ -81,7 +81,7 @@ pub trait Host: Send + Sync + 'static {
 
 /// What happens to a post.
 enum Event {
-    Looked(Box<Watch>, Found),
+    Looked(Box<Watch>, WatchResult),
     Opened(fs::Result<Arc<MetaServer>>),
     Closed(fs::Result<usize>),
     Fenced,
@@ -102,7 +102,7 @@ pub struct Standings {
     /// The last transaction of the holder, and that of this server's index.
     pub last: u64,
     /// What this server's index has.
-    pub progress: Progress,
+    pub progress: StandbyProgress,
 }
 
 /// A post.
@@ -147,7 +147,7 @@ impl Post {
 
     /// The service that answers requests.
     pub fn service(&self) -> Arc<impl Service + use<>> {
-        Arc::new(Desk(self.entrance.clone()))
+        Arc::new(EntranceService(self.entrance.clone()))
     }
 
     /// What is open, if this server has the volume.
@@ -227,15 +227,15 @@ impl Post {
     /// When the volume cannot be opened in time, or something could not be committed at the end.
     pub fn run(self: &Arc<Self>, host: &Arc<impl Host>) -> fs::Result<usize> {
         let received = lock(&self.received).take().ok_or_else(|| Error::Conflict("the post runs already".into()))?;
-        let beats = {
+        let heartbeats = {
             let (post, ends) = (Arc::downgrade(self), Arc::new(()));
             let alive = Arc::downgrade(&ends);
             std::thread::spawn(move || {
                 while alive.strong_count() > 0 {
                     let Some(post) = post.upgrade() else { return };
-                    post.beat();
+                    post.send_heartbeat();
                     drop(post);
-                    std::thread::sleep(BEAT);
+                    std::thread::sleep(HEARTBEAT_INTERVAL);
                 }
             });
             ends
@@ -255,12 +255,12 @@ impl Post {
         };
         let outcome = driver.run(&received);
         self.trail.stop();
-        drop(beats);
+        drop(heartbeats);
         outcome
     }
 
     /// A standby tells the holder of itself, and learns who the others are.
-    fn beat(&self) {
+    fn send_heartbeat(&self) {
         if self.entrance.open().is_some() {
             return;
         }
@@ -269,12 +269,12 @@ impl Post {
             return;
         };
         let progress = lock(&self.entrance.progress).0;
-        let Ok(told) = self.ways.ask(&holder.address, What::Beat(progress), ANSWER) else { return };
-        if !told.holds || self.entrance.open().is_some() {
+        let Ok(peer_answer) = self.ways.ask(&holder.address, What::Heartbeat(progress), ANSWER_TIMEOUT) else { return };
+        if !peer_answer.holds || self.entrance.open().is_some() {
             return;
         }
-        lock(&self.entrance.progress).1 = told.last;
-        if told.refused.is_none() && self.entrance.company().learn(told.servers) {
+        lock(&self.entrance.progress).1 = peer_answer.last;
+        if peer_answer.refused.is_none() && self.entrance.company().learn(peer_answer.servers) {
             self.note_list();
         }
     }
@@ -292,7 +292,8 @@ pub fn join(addresses: &[String], own: &Peer, key: Option<Arc<ClusterKey>>) -> f
     let ways = Ways::new(own.clone(), [0; 16], key);
     let mut refused = Vec::new();
     for address in addresses {
-        match ways.ask(address, What::Join, ANSWER).map(|told| (told.label, told.servers)) {
+        match ways.ask(address, What::Join, ANSWER_TIMEOUT).map(|peer_answer| (peer_answer.label, peer_answer.servers))
+        {
             Ok((Some(label), servers)) => return Ok((label, servers)),
             Ok((None, _)) => refused.push(format!("{address}: it has no label to give")),
             Err(why) => refused.push(format!("{address}: {why}")),
@@ -360,7 +361,7 @@ impl<H: Host> Driver<H> {
                 continue;
             }
             // An opening waits for what does not answer, and an end does not.
-            let ends = self.stopped.filter(|_| self.seat.state() == State::Claiming);
+            let ends = self.stopped.filter(|_| self.seat.state() == SeatState::Claiming);
             let ends = ends.map(|since| ENDS.saturating_sub(since.elapsed()));
             let event = match (self.seat.next(), ends) {
                 (_, Some(Duration::ZERO)) => return Ok(0),
@@ -418,7 +419,7 @@ impl<H: Host> Driver<H> {
                 let next = self.giving.as_ref().map(|giving| (giving.to.clone(), giving.answer.is_some()));
                 let term = self.post.entrance.end(next.as_ref().map(|(to, _)| to.clone()));
                 self.spawn(move |post, host| {
-                    let drain = if next.is_some() { DRAIN } else { LONG_DRAIN };
+                    let drain = if next.is_some() { DRAIN_TIMEOUT } else { LONG_DRAIN };
                     let closed = term.as_ref().map_or(Ok(0), |term| {
                         term.meta.stop();
                         let begun = Instant::now();
@@ -431,7 +432,7 @@ impl<H: Host> Driver<H> {
                     });
                     host.closed();
                     if let (Ok(_), Some((to, stays))) = (&closed, &next) {
-                        post.invite(to, if *stays { TAKES } else { LEAVES });
+                        post.invite(to, if *stays { TAKEOVER_TIMEOUT } else { LEAVE_TIMEOUT });
                     }
                     let_go(term);
                     Event::Closed(closed)
@@ -457,7 +458,7 @@ impl<H: Host> Driver<H> {
             }
             Event::Closed(closed) => {
                 self.finish_giving(&closed);
-                if closed.is_err() || self.seat.state() == State::HandingOver {
+                if closed.is_err() || self.seat.state() == SeatState::HandingOver {
                     self.outcome = closed;
                 }
                 self.seat.ended(&self.rules, now, random);
@@ -465,8 +466,8 @@ impl<H: Host> Driver<H> {
             Event::Fenced => self.seat.fenced(),
             Event::Invited(answer) => {
                 match self.seat.state() {
-                    State::Standby | State::Claiming => self.waiting.push(answer),
-                    State::Holder => _ = answer.send(Ok(())),
+                    SeatState::Standby | SeatState::Claiming => self.waiting.push(answer),
+                    SeatState::Holder => _ = answer.send(Ok(())),
                     _ => _ = answer.send(Err("it ends".into())),
                 }
                 self.seat.invited();
@@ -481,7 +482,7 @@ impl<H: Host> Driver<H> {
             Event::Stop => {
                 self.stopped = Some(Instant::now());
                 let best = self.post.entrance.company().best(Instant::now());
-                if let Some(to) = best.filter(|_| self.seat.state() == State::Holder) {
+                if let Some(to) = best.filter(|_| self.seat.state() == SeatState::Holder) {
                     self.giving = Some(Giving { to, since: Instant::now(), answer: None });
                 }
                 self.seat.stop(None);
@@ -490,13 +491,13 @@ impl<H: Host> Driver<H> {
         Ok(())
     }
 
-    fn looked(&mut self, mut watch: Box<Watch>, found: &Found, now: Duration) {
+    fn looked(&mut self, mut watch: Box<Watch>, found: &WatchResult, now: Duration) {
         self.rules = Rules::new(watch.enough());
         watch.follow(&self.post.directory, found.generation);
         self.post.entrance.set_label(watch.label().to_json());
         let course = found.held.then(|| watch.course(found)).flatten();
         *lock(&self.post.watch) = Some(watch);
-        if self.seat.state() != State::Standby {
+        if self.seat.state() != SeatState::Standby {
             return;
         }
         if found.held || found.last.is_some() {
@@ -519,7 +520,7 @@ impl<H: Host> Driver<H> {
     }
 
     fn holds(&mut self, meta: Arc<MetaServer>) {
-        if self.seat.state() != State::Holder {
+        if self.seat.state() != SeatState::Holder {
             // Meanwhile it was told to end; it closes what is open.
             self.post.entrance.begin(meta);
             return;
@@ -538,7 +539,7 @@ impl<H: Host> Driver<H> {
                     post.note_list();
                 }
                 drop((volume, post));
-                std::thread::sleep(LOOK);
+                std::thread::sleep(SEAT_CHECK_INTERVAL);
             }
         });
         self.waiting.drain(..).for_each(|answer| _ = answer.send(Ok(())));
@@ -575,9 +576,9 @@ impl<H: Host> Driver<H> {
 
 impl Post {
     /// Asks another server to take the volume, which has no holder now.
-    fn invite(&self, next: &Peer, patience: Duration) {
-        let taken = self.ways.ask(&next.address, What::TakeOver, patience);
-        let takes = matches!(taken, Ok(told) if told.refused.is_none());
+    fn invite(&self, next: &Peer, timeout: Duration) {
+        let taken = self.ways.ask(&next.address, What::TakeOver, timeout);
+        let takes = matches!(taken, Ok(peer_answer) if peer_answer.refused.is_none());
         self.entrance.set_holder(takes.then(|| next.clone()));
     }
 }

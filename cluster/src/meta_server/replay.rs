@@ -7,10 +7,10 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Maximum number of answers kept for a session. A client has fewer requests in flight.
-const KEPT: usize = 4096;
+const MAX_ANSWERS: usize = 4096;
 /// Maximum number of threads that wait for the same request. When more come, the oldest stop
 /// waiting: their client has given up those connections.
-const WAIT: u64 = 4;
+const MAX_WAITING_THREADS: u64 = 4;
 
 /// The requests of one session.
 #[derive(Debug, Default)]
@@ -22,14 +22,14 @@ pub struct Replay {
 #[derive(Debug, Default)]
 struct State {
     /// Requests that the client has not confirmed.
-    requests: BTreeMap<u64, Known>,
+    requests: BTreeMap<u64, RequestRecord>,
     /// All requests below this number are done.
     answered: u64,
 }
 
 /// A request that has arrived.
 #[derive(Debug)]
-struct Known {
+struct RequestRecord {
     operation: u16,
     /// How often it was repeated.
     again: u64,
@@ -39,7 +39,7 @@ struct Known {
     panicked: bool,
 }
 
-impl Known {
+impl RequestRecord {
     fn has_ended(&self) -> bool {
         self.answer.is_some() || self.panicked
     }
@@ -64,8 +64,8 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         if !self.done {
             let mut state = self.replay.state.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(known) = state.requests.get_mut(&self.request) {
-                known.panicked = true;
+            if let Some(record) = state.requests.get_mut(&self.request) {
+                record.panicked = true;
             }
             drop(state);
             self.replay.changed.notify_all();
@@ -89,15 +89,15 @@ pub enum Seen {
 }
 
 impl Replay {
-    /// Registers a request. Waits up to `patience` for one that is being executed.
-    pub fn come(self: &Arc<Self>, request: u64, operation: u16, answered: u64, patience: Duration) -> Seen {
-        let end = Instant::now() + patience;
+    /// Registers a request. Waits up to `timeout` for one that is being executed.
+    pub fn come(self: &Arc<Self>, request: u64, operation: u16, answered: u64, timeout: Duration) -> Seen {
+        let end = Instant::now() + timeout;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.answered = state.answered.max(answered);
         let first = state.answered;
-        state.requests.retain(|&request, known| request >= first || !known.has_ended());
-        while state.requests.len() >= KEPT {
-            let oldest = state.requests.iter().find(|(_, known)| known.has_ended());
+        state.requests.retain(|&request, record| request >= first || !record.has_ended());
+        while state.requests.len() >= MAX_ANSWERS {
+            let oldest = state.requests.iter().find(|(_, record)| record.has_ended());
             let Some(oldest) = oldest.map(|(&request, _)| request) else { break };
             state.requests.remove(&oldest);
             state.answered = state.answered.max(oldest + 1);
@@ -108,19 +108,19 @@ impl Replay {
             match requests.get_mut(&request) {
                 None if request < *answered => return Seen::Forgotten,
                 None => {
-                    requests.insert(request, Known { operation, again: 0, answer: None, panicked: false });
+                    requests.insert(request, RequestRecord { operation, again: 0, answer: None, panicked: false });
                     return Seen::New;
                 }
-                Some(known) if known.operation != operation => return Seen::Another,
-                Some(Known { answer: Some(answer), .. }) => return Seen::Done(answer.clone()),
-                Some(Known { panicked: true, .. }) => return Seen::Forgotten,
-                Some(known) => {
+                Some(record) if record.operation != operation => return Seen::Another,
+                Some(RequestRecord { answer: Some(answer), .. }) => return Seen::Done(answer.clone()),
+                Some(RequestRecord { panicked: true, .. }) => return Seen::Forgotten,
+                Some(record) => {
                     let own = *own.get_or_insert_with(|| {
-                        known.again += 1;
+                        record.again += 1;
                         self.changed.notify_all();
-                        known.again
+                        record.again
                     });
-                    if known.again >= own + WAIT {
+                    if record.again >= own + MAX_WAITING_THREADS {
                         return Seen::Busy;
                     }
                 }
@@ -142,8 +142,8 @@ impl Replay {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if answer.is_none() {
             state.requests.remove(&request);
-        } else if let Some(known) = state.requests.get_mut(&request) {
-            known.answer = answer;
+        } else if let Some(record) = state.requests.get_mut(&request) {
+            record.answer = answer;
         }
         drop(state);
         self.changed.notify_all();
@@ -220,7 +220,7 @@ mod tests {
         let replay = Arc::new(Replay::default());
         assert_eq!(replay.come(1, OPERATION, 1, Duration::ZERO), Seen::New);
         let again = |replay: Arc<Replay>| move || replay.come(1, OPERATION, 1, Duration::from_secs(600));
-        let mut waiting: Vec<_> = (1..=3 * WAIT)
+        let mut waiting: Vec<_> = (1..=3 * MAX_WAITING_THREADS)
             .map(|number| {
                 let thread = std::thread::spawn(again(replay.clone()));
                 while replay.state.lock().unwrap().requests[&1].again < number {
@@ -229,7 +229,7 @@ mod tests {
                 thread
             })
             .collect();
-        let last = waiting.split_off(2 * WAIT as usize);
+        let last = waiting.split_off(2 * MAX_WAITING_THREADS as usize);
         for first in waiting {
             assert_eq!(first.join().unwrap(), Seen::Busy);
         }
@@ -242,11 +242,11 @@ mod tests {
     #[test]
     fn what_is_kept_is_bounded() {
         let replay = Arc::new(Replay::default());
-        for request in 1..3 * KEPT as u64 {
+        for request in 1..3 * MAX_ANSWERS as u64 {
             assert_eq!(replay.come(request, OPERATION, 0, Duration::ZERO), Seen::New);
             replay.done(request, Some(Bytes::new()));
         }
-        assert!(replay.state.lock().unwrap().requests.len() <= KEPT);
+        assert!(replay.state.lock().unwrap().requests.len() <= MAX_ANSWERS);
         assert_eq!(replay.come(1, OPERATION, 0, Duration::ZERO), Seen::Forgotten);
     }
 }

@@ -63,8 +63,8 @@ impl Rules {
     /// A wait of random length.
     fn wait(&self, random: u64) -> Duration {
         let (least, longest) = self.pause;
-        let room = longest.saturating_sub(least).as_micros().max(1) as u64;
-        least + Duration::from_micros(random % room)
+        let spread = longest.saturating_sub(least).as_micros().max(1) as u64;
+        least + Duration::from_micros(random % spread)
     }
 }
 
@@ -96,7 +96,7 @@ pub enum Claimed {
 
 /// What a server is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum State {
+pub enum SeatState {
     /// It reads the claims and answers that another server has the volume.
     Standby,
     /// It claims the volume and opens it.
@@ -115,7 +115,7 @@ pub enum State {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Seat {
     name: String,
-    state: State,
+    state: SeatState,
     /// What `poll` says next.
     action: Option<Said>,
     /// When the claims are read again.
@@ -143,7 +143,7 @@ impl Seat {
     pub fn new(name: &str) -> Self {
         Self {
             name: name.into(),
-            state: State::Standby,
+            state: SeatState::Standby,
             action: Some(Said::Look),
             look_at: Time::MAX,
             not_before: Time::ZERO,
@@ -153,13 +153,13 @@ impl Seat {
     }
 
     /// What it is.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> SeatState {
         self.state
     }
 
     /// What to do now; None if there is nothing before `next` or the next event.
     pub fn poll(&mut self, now: Time) -> Option<Action> {
-        if self.action.is_none() && self.state == State::Standby && now >= self.look_at {
+        if self.action.is_none() && self.state == SeatState::Standby && now >= self.look_at {
             self.look_at = Time::MAX;
             self.action = Some(Said::Look);
         }
@@ -174,13 +174,13 @@ impl Seat {
 
     /// When `poll` has something to say without an event.
     pub fn next(&self) -> Option<Time> {
-        let waits = self.state == State::Standby && self.action.is_none() && self.look_at != Time::MAX;
+        let waits = self.state == SeatState::Standby && self.action.is_none() && self.look_at != Time::MAX;
         waits.then_some(self.look_at)
     }
 
     /// The answer to `Look`. `rank` is the number of standbys that go first.
     pub fn looked(&mut self, votes: &[Vote], rank: u32, rules: &Rules, now: Time) {
-        if self.state != State::Standby {
+        if self.state != SeatState::Standby {
             return;
         }
         self.look_at = now + rules.look;
@@ -204,23 +204,23 @@ impl Seat {
 
     /// The holder has released its claim in favour of this server.
     pub fn invited(&mut self) {
-        if self.state == State::Standby && !self.stops {
+        if self.state == SeatState::Standby && !self.stops {
             self.claim();
         }
     }
 
     fn claim(&mut self) {
-        (self.state, self.action, self.free, self.look_at) = (State::Claiming, Some(Said::Claim), None, Time::MAX);
+        (self.state, self.action, self.free, self.look_at) = (SeatState::Claiming, Some(Said::Claim), None, Time::MAX);
     }
 
     /// The answer to `Claim`.
     pub fn claimed(&mut self, how: Claimed, rules: &Rules, now: Time, random: u64) {
-        if self.state != State::Claiming {
+        if self.state != SeatState::Claiming {
             return;
         }
         match how {
             Claimed::Holds if self.stops => self.close(None),
-            Claimed::Holds => self.state = State::Holder,
+            Claimed::Holds => self.state = SeatState::Holder,
             Claimed::Failed => self.stand_by(rules.wait(random), now),
         }
     }
@@ -228,14 +228,14 @@ impl Seat {
     /// Another server has claimed the volume. Nothing that is open may change it any more.
     pub fn fenced(&mut self) {
         // A server that is closing learns of it from the close.
-        if self.state == State::Holder {
-            (self.state, self.action) = (State::Fenced, Some(Said::Discard));
+        if self.state == SeatState::Holder {
+            (self.state, self.action) = (SeatState::Fenced, Some(Said::Discard));
         }
     }
 
     /// Gives the volume to another server. Returns whether this server has it to give.
     pub fn hand_over(&mut self, successor: &str) -> bool {
-        let can = self.state == State::Holder && successor != self.name;
+        let can = self.state == SeatState::Holder && successor != self.name;
         if can {
             self.close(Some(successor.into()));
         }
@@ -243,23 +243,23 @@ impl Seat {
     }
 
     fn close(&mut self, successor: Option<String>) {
-        (self.state, self.action) = (State::HandingOver, Some(Said::Close(successor)));
+        (self.state, self.action) = (SeatState::HandingOver, Some(Said::Close(successor)));
     }
 
     /// The answer to `Discard` and `Close`.
     pub fn ended(&mut self, rules: &Rules, now: Time, random: u64) {
         match self.state {
-            State::HandingOver | State::Fenced => self.stand_by(rules.wait(random), now),
+            SeatState::HandingOver | SeatState::Fenced => self.stand_by(rules.wait(random), now),
             _ => {}
         }
     }
 
     fn stand_by(&mut self, pause: Duration, now: Time) {
         if self.stops {
-            (self.state, self.action) = (State::Over, Some(Said::Exit));
+            (self.state, self.action) = (SeatState::Over, Some(Said::Exit));
             return;
         }
-        (self.state, self.action, self.free) = (State::Standby, None, None);
+        (self.state, self.action, self.free) = (SeatState::Standby, None, None);
         self.not_before = now.saturating_add(pause);
         self.look_at = self.not_before;
     }
@@ -268,9 +268,9 @@ impl Seat {
     pub fn stop(&mut self, successor: Option<String>) {
         self.stops = true;
         match self.state {
-            State::Standby => (self.state, self.action) = (State::Over, Some(Said::Exit)),
-            State::Holder => self.close(successor),
-            State::Claiming | State::HandingOver | State::Fenced | State::Over => {}
+            SeatState::Standby => (self.state, self.action) = (SeatState::Over, Some(Said::Exit)),
+            SeatState::Holder => self.close(successor),
+            SeatState::Claiming | SeatState::HandingOver | SeatState::Fenced | SeatState::Over => {}
         }
     }
 }

@@ -2,8 +2,8 @@
 //! that one. When it does not answer, or says that it does not have the volume, all are asked.
 
 use super::standby::{Holds, Whereabouts};
-use super::{NOT_HOLDER, UNKNOWN, WHO};
-use crate::address::{MOST_SERVERS, server};
+use super::{NOT_HOLDER, NOT_UNDERSTOOD, WHO};
+use crate::address::{MAX_SERVERS, server};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -13,8 +13,8 @@ use wire::{Client, Error};
 /// How long a server may take to say whether it has the volume.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 /// The pause before a failed attempt is repeated: the first one, and the longest.
-const PAUSE: Duration = Duration::from_millis(25);
-const LONGEST_PAUSE: Duration = Duration::from_millis(400);
+const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(25);
+const MAX_RETRY_PAUSE: Duration = Duration::from_millis(400);
 
 /// How often in a row a server is believed that names another one.
 const POINTS: u32 = 2;
@@ -25,12 +25,12 @@ pub(super) type Make = Box<dyn Fn(&str, bool) -> Client + Send + Sync>;
 /// The servers.
 pub(super) struct Servers {
     make: Make,
-    known: Mutex<Known>,
+    list: Mutex<ServerList>,
     /// Held by the one task that looks for the server that has the volume.
     looking: tokio::sync::Mutex<()>,
 }
 
-struct Known {
+struct ServerList {
     all: Vec<(String, Client)>,
     /// The one that is asked.
     current: usize,
@@ -55,63 +55,67 @@ impl Servers {
     pub fn new(addresses: &[String], make: Make) -> Self {
         let several = addresses.len() > 1;
         let all = addresses.iter().map(|address| (address.clone(), make(address, several))).collect();
-        Self { make, known: Mutex::new(Known { all, current: 0, turn: 0, failures: 0 }), looking: Default::default() }
+        Self {
+            make,
+            list: Mutex::new(ServerList { all, current: 0, turn: 0, failures: 0 }),
+            looking: Default::default(),
+        }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn list(&self) -> MutexGuard<'_, ServerList> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The server to ask, and the turn that `look` takes.
     pub fn current(&self) -> (Client, u64) {
-        let known = self.known();
-        (known.all[known.current].1.clone(), known.turn)
+        let list = self.list();
+        (list.all[list.current].1.clone(), list.turn)
     }
 
     /// The address of the server that is asked.
     pub fn address(&self) -> String {
-        let known = self.known();
-        known.all[known.current].0.clone()
+        let list = self.list();
+        list.all[list.current].0.clone()
     }
 
     /// Whether there is more than one.
     pub fn are_several(&self) -> bool {
-        self.known().all.len() > 1
+        self.list().all.len() > 1
     }
 
     /// The number of servers.
     #[cfg(test)]
     pub fn count(&self) -> usize {
-        self.known().all.len()
+        self.list().all.len()
     }
 
     /// Remembers servers that a server told of.
-    pub fn learn(&self, told: &[String]) {
-        let mut known = self.known();
-        let before = known.all.len();
-        for address in told.iter().filter_map(|address| server(address)).take(MOST_SERVERS) {
-            if known.all.len() < MOST_SERVERS && !known.all.iter().any(|(other, _)| *other == address) {
+    pub fn learn(&self, whereabouts: &[String]) {
+        let mut list = self.list();
+        let before = list.all.len();
+        for address in whereabouts.iter().filter_map(|address| server(address)).take(MAX_SERVERS) {
+            if list.all.len() < MAX_SERVERS && !list.all.iter().any(|(other, _)| *other == address) {
                 let client = (self.make)(&address, true);
-                known.all.push((address, client));
+                list.all.push((address, client));
             }
         }
-        if before == 1 && known.all.len() > 1 {
-            // There is another one to go to now: the first one gets less patience.
-            let address = known.all[0].0.clone();
-            known.all[0].1 = (self.make)(&address, true);
+        if before == 1 && list.all.len() > 1 {
+            // There is another one to go to now: the first one gets a shorter timeout.
+            let address = list.all[0].0.clone();
+            list.all[0].1 = (self.make)(&address, true);
         }
     }
 
     /// The current server does not have the volume, and says who may have it.
-    pub fn is_not_holder(&self, turn: u64, told: &Whereabouts) {
-        self.learn(&told.servers);
-        self.learn(told.holder.as_slice());
-        let mut known = self.known();
-        let holder = told.holder.as_deref().and_then(server);
-        let at = known.all.iter().position(|(address, _)| Some(address) == holder.as_ref());
+    pub fn is_not_holder(&self, turn: u64, whereabouts: &Whereabouts) {
+        self.learn(&whereabouts.servers);
+        self.learn(whereabouts.holder.as_slice());
+        let mut list = self.list();
+        let holder = whereabouts.holder.as_deref().and_then(server);
+        let at = list.all.iter().position(|(address, _)| Some(address) == holder.as_ref());
         // What it says may be old: after a few such answers, `look` asks all.
-        if let Some(at) = at.filter(|&at| known.turn == turn && at != known.current && known.failures < POINTS) {
-            (known.current, known.turn, known.failures) = (at, turn + 1, known.failures + 1);
+        if let Some(at) = at.filter(|&at| list.turn == turn && at != list.current && list.failures < POINTS) {
+            (list.current, list.turn, list.failures) = (at, turn + 1, list.failures + 1);
         }
     }
 
@@ -121,30 +125,30 @@ impl Servers {
     pub async fn look(&self, turn: u64, least: u64) {
         let _one_at_a_time = self.looking.lock().await;
         let (all, failures) = {
-            let known = self.known();
-            if known.turn != turn {
+            let list = self.list();
+            if list.turn != turn {
                 return;
             }
-            (known.all.clone(), known.failures)
+            (list.all.clone(), list.failures)
         };
-        let longest = PAUSE.saturating_mul(1 << failures.min(8)).min(LONGEST_PAUSE);
+        let longest = FIRST_RETRY_PAUSE.saturating_mul(1 << failures.min(8)).min(MAX_RETRY_PAUSE);
         // With one server, the failed attempt was the question.
         let found = if all.len() > 1 { self.ask_all(all, least).await } else { None };
         if found.is_none() {
             sleep(longest.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
         }
-        let mut known = self.known();
-        known.turn += 1;
-        known.failures = if found.is_some() { 0 } else { failures.saturating_add(1) };
+        let mut list = self.list();
+        list.turn += 1;
+        list.failures = if found.is_some() { 0 } else { failures.saturating_add(1) };
         match found {
-            Some(at) => known.current = at,
-            None => known.current = (known.current + 1) % known.all.len(),
+            Some(at) => list.current = at,
+            None => list.current = (list.current + 1) % list.all.len(),
         }
     }
 
     /// An attempt succeeded.
     pub fn succeeded(&self) {
-        self.known().failures = 0;
+        self.list().failures = 0;
     }
 
     /// Asks all servers; returns the first that has the volume open, by its index.
@@ -162,18 +166,18 @@ impl Servers {
                         return Some(at);
                     }
                 }
-                Ok((_, Says::Not(told))) => {
-                    self.learn(&told.servers);
-                    self.learn(told.holder.as_slice());
-                    pointed = told.holder.as_deref().and_then(server).or(pointed);
+                Ok((_, Says::Not(whereabouts))) => {
+                    self.learn(&whereabouts.servers);
+                    self.learn(whereabouts.holder.as_slice());
+                    pointed = whereabouts.holder.as_deref().and_then(server).or(pointed);
                 }
                 _ => {}
             }
         }
         // A server that was not known before.
-        let known = self.known();
-        let at = known.all.iter().position(|(address, _)| Some(address) == pointed.as_ref())?;
-        (at != known.current).then_some(at)
+        let list = self.list();
+        let at = list.all.iter().position(|(address, _)| Some(address) == pointed.as_ref())?;
+        (at != list.current).then_some(at)
     }
 
     /// Asks the current server for the list of all.
@@ -192,7 +196,7 @@ async fn ask(client: &Client) -> Says {
         Ok(answer) => postcard::from_bytes(&answer.body).map_or(Says::Nothing, Says::Holds),
         Err(Error::Remote { status: NOT_HOLDER, body }) => postcard::from_bytes(&body).map_or(Says::Nothing, Says::Not),
         // A server of the version before has no standbys.
-        Err(Error::Remote { status: UNKNOWN, .. }) => Says::Holds(Holds::default()),
+        Err(Error::Remote { status: NOT_UNDERSTOOD, .. }) => Says::Holds(Holds::default()),
         Err(_) => Says::Nothing,
     }
 }

@@ -3,7 +3,7 @@
 use super::grants::Signer;
 use super::replay::{Replay, Seen};
 use super::standby::{Whereabouts, holds, not_holder};
-use super::{COMMAND, NO_SESSION, RECALL, TOO_LATE, Ticket, UNKNOWN, WHO};
+use super::{ANSWER_IS_GONE, COMMAND, NO_SESSION, NOT_UNDERSTOOD, RECALL, Ticket, WHO};
 use crate::capability::{ClusterKey, now_ms};
 use crate::shares::Shares;
 use bytes::Bytes;
@@ -19,7 +19,7 @@ use wire::{Complaints, Peer, Reply, Request, Service};
 /// Maximum number of commands at a time.
 const COMMANDS: usize = 64;
 /// How long a repeated request waits for the first one to end.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REPEAT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Executes a command until it ends or is cancelled. The command is bytes that only the command
 /// line understands. The second argument says whether an operator sent it.
@@ -76,8 +76,8 @@ impl MetaServer {
             complaints: Complaints::default(),
             servers: Mutex::default(),
             retired: Mutex::default(),
-            waiting: Shares::new(crate::WAITING / 2),
-            working: Shares::new(crate::WAITING / 8 * 3),
+            waiting: Shares::new(crate::MAX_BLOCKING_OPERATIONS / 2),
+            working: Shares::new(crate::MAX_BLOCKING_OPERATIONS / 8 * 3),
             running: Shares::new(COMMANDS),
         }
     }
@@ -201,11 +201,11 @@ impl MetaServer {
                 .unwrap_or_else(|| reply(answer, signed(ticket.session, &grants)));
         }
         let replay = self.replay(ticket.session);
-        match replay.come(ticket.request, operation, ticket.answered, PATIENCE) {
+        match replay.come(ticket.request, operation, ticket.answered, REPEAT_TIMEOUT) {
             Seen::New => {}
             Seen::Done(answer) => return Reply::default().with_payload(answer),
-            Seen::Another => return Reply::error(UNKNOWN, Vec::new()),
-            Seen::Forgotten | Seen::Busy => return Reply::error(TOO_LATE, Vec::new()),
+            Seen::Another => return Reply::error(NOT_UNDERSTOOD, Vec::new()),
+            Seen::Forgotten | Seen::Busy => return Reply::error(ANSWER_IS_GONE, Vec::new()),
         }
         let running = replay.running(ticket.request);
         let (answer, grants) = answer();
@@ -232,7 +232,7 @@ fn reply(answer: Answer, tokens: Vec<u8>) -> Reply {
     match answer {
         Answer::Done(answer) => Reply::ok(tokens).with_payload(answer),
         Answer::NoSession => Reply::error(NO_SESSION, Vec::new()),
-        Answer::Unknown => Reply::error(UNKNOWN, Vec::new()),
+        Answer::Unknown => Reply::error(NOT_UNDERSTOOD, Vec::new()),
     }
 }
 
@@ -298,7 +298,7 @@ impl Shared {
             };
         }
         let Ok((ticket, arguments)) = postcard::take_from_bytes::<Ticket>(&request.body) else {
-            return Reply::error(UNKNOWN, Vec::new());
+            return Reply::error(NOT_UNDERSTOOD, Vec::new());
         };
         let Request { peer, method, payload, .. } = &request;
         let arguments: &[u8] = if payload.is_empty() { arguments } else { payload };

@@ -3,7 +3,7 @@
 use super::{MetaServer, Standby, Whereabouts};
 use crate::{VolumeAddress, connect};
 use fs::label::{Label, Member};
-use fs::{FileSystem, Kind, New, OpenOptions, ROOT, Sessions};
+use fs::{FileKind, FileSystem, New, OpenOptions, ROOT, Sessions};
 use meta::kv::MemoryIndex;
 use plan::TargetId;
 use std::path::PathBuf;
@@ -57,7 +57,7 @@ fn nowhere() -> String {
 }
 
 fn make(fs: &FileSystem, name: &str) -> fs::Result<u64> {
-    let new = New { kind: Kind::File, mode: 0o644, uid: 0, gid: 0, device: 0, link: Vec::new() };
+    let new = New { kind: FileKind::File, mode: 0o644, uid: 0, gid: 0, device: 0, link: Vec::new() };
     Ok(fs.make(ROOT, name.as_bytes(), &new)?.ino)
 }
 
@@ -136,5 +136,5 @@ fn addresses_that_a_server_tells_are_bounded_and_valid() {
     assert_eq!(servers.count(), 2);
     servers.learn(&(0..1000).map(|port| format!("c:{port}")).collect::<Vec<_>>());
     servers.learn(&(1000..2000).map(|port| format!("c:{port}")).collect::<Vec<_>>());
-    assert!(servers.count() <= crate::address::MOST_SERVERS);
+    assert!(servers.count() <= crate::address::MAX_SERVERS);
 }

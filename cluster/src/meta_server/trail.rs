@@ -3,7 +3,7 @@
 //! before this process opens the volume, also while a target hangs.
 
 use super::entrance::Entrance;
-use meta::journal::{FollowOptions, Follower, Hint, Place, Shelf};
+use meta::journal::{FollowOptions, Follower, Hint, MirrorTarget, Shelf};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,15 +11,15 @@ use std::time::Duration;
 
 /// How often the end of the journal is read. A limited amount is read at a time, so this limits the
 /// requests of a standby behind a busy holder, too.
-const POLL: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// The wait after a failure.
-const PAUSE: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// How often the index is made durable. What it lacks after that is read again.
-const DELAY: Duration = Duration::from_secs(2);
+const INDEX_SYNC_INTERVAL: Duration = Duration::from_secs(2);
 /// The least time between two looks at all files of the targets.
-const LOOK: Duration = Duration::from_secs(2);
+const MIN_LISTING_INTERVAL: Duration = Duration::from_secs(2);
 /// How long a target may take to answer.
-const DEADLINE: Duration = Duration::from_secs(5);
+const TARGET_TIMEOUT: Duration = Duration::from_secs(5);
 /// Changes in memory, in bytes.
 const BATCH_BYTES: usize = 4 << 20;
 
@@ -28,7 +28,7 @@ pub(super) struct Course {
     pub volume: [u8; 16],
     /// How many targets may be lost.
     pub losses: usize,
-    pub places: Vec<Place>,
+    pub places: Vec<MirrorTarget>,
     /// The number and the id of the highest epoch that a claim names.
     pub epoch: Option<(u64, u128)>,
 }
@@ -92,7 +92,7 @@ impl Walk {
             {
                 tracing::debug!("cannot follow the holder: {why}");
                 self.tell(entrance, None);
-                std::thread::sleep(PAUSE);
+                std::thread::sleep(RETRY_PAUSE);
             }
         }
     }
@@ -104,7 +104,8 @@ impl Walk {
             let course = lock(&self.course);
             (course.volume, course.losses)
         };
-        let (batch_bytes, delay, pause, deadline) = (BATCH_BYTES, DELAY, LOOK, DEADLINE);
+        let (batch_bytes, delay, pause, deadline) =
+            (BATCH_BYTES, INDEX_SYNC_INTERVAL, MIN_LISTING_INTERVAL, TARGET_TIMEOUT);
         let options = FollowOptions { volume, losses, batch_bytes, delay, pause, deadline };
         let mut follower = Follower::new(options, shelf).map_err(meta::Error::from)?;
         while !self.is_over() {
@@ -116,7 +117,7 @@ impl Walk {
             let more = follower.step(&places, &Hint { epoch, last }).map_err(meta::Error::from)?;
             self.tell(entrance, follower.position());
             if !more {
-                std::thread::sleep(POLL);
+                std::thread::sleep(POLL_INTERVAL);
             }
         }
         Ok(())

@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 use volume::target::{ClaimRequest, ClaimState, Disk, Lease, Target};
 
 /// How long one round waits for answers.
-const ROUND: Duration = Duration::from_millis(900);
+const ROUND_TIMEOUT: Duration = Duration::from_millis(900);
 
 /// What a standby found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct WatchResult {
     /// What each target says.
     pub votes: Vec<Vote>,
     /// The server whose claim is the highest, whether its lease runs or not.
@@ -33,11 +33,11 @@ pub(super) struct Found {
 }
 
 /// What targets say of their claims, in one sentence. `own` is the id of this server.
-pub(super) fn judge(told: &[Option<ClaimState>], own: u128) -> Found {
-    let mut found = Found::default();
+pub(super) fn judge(claims: &[Option<ClaimState>], own: u128) -> WatchResult {
+    let mut found = WatchResult::default();
     let mut highest = None;
-    for told in told {
-        let Some(ClaimState { claim, lease }) = told else {
+    for claims in claims {
+        let Some(ClaimState { claim, lease }) = claims else {
             found.votes.push(Vote::Silent);
             continue;
         };
@@ -64,7 +64,7 @@ pub(super) fn judge(told: &[Option<ClaimState>], own: u128) -> Found {
     found
 }
 
-type Told = (TargetId, Option<ClaimState>);
+type ClaimAnswer = (TargetId, Option<ClaimState>);
 
 /// Asks the targets of a volume.
 pub(super) struct Watch {
@@ -74,7 +74,7 @@ pub(super) struct Watch {
     targets: BTreeMap<TargetId, Arc<dyn Target>>,
     /// Targets that have not answered yet.
     asked: BTreeSet<TargetId>,
-    answers: (Sender<Told>, Mutex<Receiver<Told>>),
+    answers: (Sender<ClaimAnswer>, Mutex<Receiver<ClaimAnswer>>),
 }
 
 impl Watch {
@@ -105,16 +105,16 @@ impl Watch {
     }
 
     /// How to follow the holder, with what was found.
-    pub fn course(&self, found: &Found) -> Option<Course> {
+    pub fn course(&self, found: &WatchResult) -> Option<Course> {
         let places = self.targets.iter().map(|(&id, target)| (id, target.clone())).collect();
         Some(Course { volume: self.label.id().ok()?, losses: self.losses(), places, epoch: found.epoch })
     }
 
     /// Reads the claims of all targets that are not still busy with the last round.
-    pub fn look(&mut self) -> Found {
+    pub fn look(&mut self) -> WatchResult {
         let members: Vec<Member> = self.label.members().cloned().collect();
         self.targets.retain(|id, _| members.iter().any(|member| member.id == *id));
-        let mut told: BTreeMap<TargetId, Option<ClaimState>> = BTreeMap::new();
+        let mut claims: BTreeMap<TargetId, Option<ClaimState>> = BTreeMap::new();
         for member in &members {
             let id = member.id;
             if !self.targets.contains_key(&id)
@@ -130,12 +130,12 @@ impl Watch {
         let begun = Instant::now();
         let receiver = self.answers.1.lock().unwrap_or_else(PoisonError::into_inner);
         while !self.asked.is_empty() {
-            let Ok((id, answer)) = receiver.recv_timeout(ROUND.saturating_sub(begun.elapsed())) else { break };
+            let Ok((id, answer)) = receiver.recv_timeout(ROUND_TIMEOUT.saturating_sub(begun.elapsed())) else { break };
             self.asked.remove(&id);
-            told.insert(id, answer);
+            claims.insert(id, answer);
         }
-        let told: Vec<_> = members.iter().map(|member| told.remove(&member.id).flatten()).collect();
-        judge(&told, self.own)
+        let claims: Vec<_> = members.iter().map(|member| claims.remove(&member.id).flatten()).collect();
+        judge(&claims, self.own)
     }
 
     /// Opens a target without locking out who works on it.
@@ -172,7 +172,7 @@ mod tests {
     use volume::format::VolumeId;
     use volume::target::{Claim, Epoch, Holder};
 
-    fn told(number: u64, id: u128, lease: Lease) -> Option<ClaimState> {
+    fn claims(number: u64, id: u128, lease: Lease) -> Option<ClaimState> {
         let holder = Holder { id, name: format!("s{id}"), address: format!("s{id}:7600") };
         let epoch = Epoch { number, id };
         let claim = Claim { volume: VolumeId([7; 16]), generation: number, epoch, mirrors: Vec::new(), holder };
@@ -188,10 +188,10 @@ mod tests {
         let runs = Lease::Runs(Duration::from_secs(1));
         let found = judge(
             &[
-                told(5, 1, runs),
-                told(5, 1, Lease::Over),
-                told(5, 1, Lease::Released),
-                told(5, 1, Lease::Locked),
+                claims(5, 1, runs),
+                claims(5, 1, Lease::Over),
+                claims(5, 1, Lease::Released),
+                claims(5, 1, Lease::Locked),
                 Some(ClaimState::default()),
                 None,
             ],
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn an_earlier_claim_of_this_server_keeps_it_from_nothing() {
-        let found = judge(&[told(5, 9, Lease::Runs(Duration::from_secs(1))), told(5, 9, Lease::Released)], 9);
+        let found = judge(&[claims(5, 9, Lease::Runs(Duration::from_secs(1))), claims(5, 9, Lease::Released)], 9);
         assert_eq!(found.votes, [Vote::Free, Vote::Free]);
         assert!(!found.held);
     }
@@ -213,11 +213,11 @@ mod tests {
     fn the_highest_claim_says_who_has_the_volume() {
         let runs = Lease::Runs(Duration::from_secs(1));
         // One target missed the takeover, and believes in the one before.
-        for told in [[told(5, 1, runs), told(6, 2, runs)], [told(6, 2, runs), told(5, 1, runs)]] {
-            let found = judge(&told, 9);
+        for claims in [[claims(5, 1, runs), claims(6, 2, runs)], [claims(6, 2, runs), claims(5, 1, runs)]] {
+            let found = judge(&claims, 9);
             assert_eq!((found.last, found.held), (Some(peer(2)), true));
         }
-        let found = judge(&[told(5, 1, runs), told(6, 2, Lease::Over)], 9);
+        let found = judge(&[claims(5, 1, runs), claims(6, 2, Lease::Over)], 9);
         assert_eq!((found.last, found.held), (Some(peer(2)), false));
         assert_eq!(judge(&[None, Some(ClaimState::default())], 9).last, None);
     }

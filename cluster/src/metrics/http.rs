@@ -29,7 +29,7 @@ const HEADER_TIMEOUT: Duration = Duration::from_millis(if cfg!(test) { 300 } els
 /// Time limit from the connection to the end of the answer.
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// Pause after a failed accept.
-const AGAIN: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// What an endpoint reports on.
 pub trait Subject: Send + Sync + 'static {
@@ -65,7 +65,7 @@ async fn accept(listener: std::net::TcpListener, subject: &Arc<dyn Subject>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let Ok((stream, _)) = listener.accept().await else {
-            sleep(AGAIN).await;
+            sleep(ACCEPT_RETRY_PAUSE).await;
             continue;
         };
         let Ok(place) = places.clone().try_acquire_owned() else { continue };

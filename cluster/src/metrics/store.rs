@@ -39,7 +39,7 @@ impl Subject for StoreMetrics {
             let labels = [("target", &*target.name), ("path", &*path), ("domain", &*domain)];
             up.count(&labels, target.space.is_some().into());
         }
-        let mut size = page.gauge("weft_store_target_size_bytes", "Room on the file system of a target.");
+        let mut size = page.gauge("weft_store_target_size_bytes", "Space on the file system of a target.");
         for (t, space) in targets.iter().filter_map(|t| Some((t, t.space?))) {
             size.count(&[("target", &t.name)], space.0);
         }

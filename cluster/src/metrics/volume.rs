@@ -7,7 +7,7 @@ use super::text::Page;
 use crate::address::StoreAddress;
 use crate::store::Stores;
 use ::volume::counts::Operation;
-use ::volume::steps::{Step, StepTotals};
+use ::volume::steps::{StepTotals, WriteStep};
 use ::volume::{Health, TargetHealth};
 use fs::{FileSystem, Status};
 use std::sync::Arc;
@@ -81,9 +81,9 @@ pub(super) fn write_cost(page: &mut Page, cost: &StepTotals) {
         "weft_write_step_seconds_total",
         "Where the time of writes went, by the steps of the write-cost model.",
     );
-    Step::ALL.iter().for_each(|&step| _ = times.seconds(&[("step", step.name())], cost.of(step).time));
+    WriteStep::ALL.iter().for_each(|&step| _ = times.seconds(&[("step", step.name())], cost.of(step).time));
     let mut counts = page.counter("weft_write_steps_total", "How often each step was taken.");
-    Step::ALL.iter().for_each(|&step| _ = counts.count(&[("step", step.name())], cost.of(step).count));
+    WriteStep::ALL.iter().for_each(|&step| _ = counts.count(&[("step", step.name())], cost.of(step).count));
 }
 
 fn coding(page: &mut Page, volume: &FileSystem) {
@@ -112,8 +112,8 @@ pub(super) fn census(page: &mut Page, volume: &FileSystem) {
         all.into_iter().for_each(|status| _ = family.count(&[], value(status)));
     };
     gauge("weft_volume_healthy", "Whether nothing needs attention.", &|status| status.is_healthy().into());
-    gauge("weft_volume_size_bytes", "Room for data in all.", &|status| status.usage.total);
-    gauge("weft_volume_free_bytes", "Room for data that is free.", &|status| status.usage.free);
+    gauge("weft_volume_size_bytes", "Space for data in all.", &|status| status.usage.total);
+    gauge("weft_volume_free_bytes", "Space for data that is free.", &|status| status.usage.free);
     gauge("weft_volume_files", "Files of any kind.", &|status| status.usage.files);
     gauge("weft_volume_bytes", "Bytes that files refer to.", &|status| status.bytes);
     let waiting = "Chunk sets that wait for repair.";
@@ -163,7 +163,7 @@ pub(super) fn targets(page: &mut Page, volume: &FileSystem) {
     let mut written = page.counter("weft_target_written_bytes_total", "Records that were written to a target.");
     targets.iter().for_each(|(id, t)| _ = written.count(&[("target", id)], t.written_bytes));
     let known = || targets.iter().filter_map(|(id, target)| Some((id, target.space?)));
-    let mut size = page.gauge("weft_target_size_bytes", "Room on the file system of a target.");
+    let mut size = page.gauge("weft_target_size_bytes", "Space on the file system of a target.");
     known().for_each(|(id, space)| _ = size.count(&[("target", id)], space.total));
     let mut free = page.gauge("weft_target_free_bytes", "Free space on the file system of a target.");
     known().for_each(|(id, space)| _ = free.count(&[("target", id)], space.free));

@@ -30,7 +30,7 @@ use std::time::Duration;
 /// The port of every server.
 pub const PORT: u16 = 7000;
 /// The step of the simulated clock.
-const TICK: Duration = Duration::from_millis(10);
+const CLOCK_STEP: Duration = Duration::from_millis(10);
 /// Delay of a message without faults: minimum and maximum.
 const LATENCY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 
@@ -59,7 +59,7 @@ pub fn world<'a>(seed: u64) -> turmoil::Sim<'a> {
     fastrand::seed(seed);
     turmoil::Builder::new()
         .rng_seed(seed)
-        .tick_duration(TICK)
+        .tick_duration(CLOCK_STEP)
         .min_message_latency(LATENCY.0)
         .max_message_latency(LATENCY.1)
         .simulation_duration(Duration::from_secs(3600))

@@ -15,7 +15,7 @@ use turmoil::net::{TcpListener, TcpStream};
 use wire::{Address, Connect, Connecting, Halves, Server, ServerOptions, Service};
 
 /// One of this many reads has a flipped bit while the network is noisy.
-const NOISE: u32 = 20;
+const READS_PER_BIT_FLIP: u32 = 20;
 
 /// The network of all hosts.
 #[derive(Clone)]
@@ -82,7 +82,7 @@ impl Network {
         if !self.0.noisy.load(Ordering::Relaxed) {
             return None;
         }
-        self.dice(|dice| (dice.u32(..NOISE) == 0).then(|| dice.usize(..bytes * 8)))
+        self.dice(|dice| (dice.u32(..READS_PER_BIT_FLIP) == 0).then(|| dice.usize(..bytes * 8)))
     }
 
     fn halves(&self, stream: TcpStream) -> Halves {

@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Number of lines that are printed of a failed run.
-const SHOWN: usize = 60;
+const MAX_PRINTED_LINES: usize = 60;
 
 /// The events so far. Clones share one record.
 #[derive(Clone, Default)]
@@ -33,7 +33,7 @@ impl Record {
         }
         let mut inner = self.inner();
         inner.hash.update(line.as_bytes());
-        if inner.last.len() == SHOWN {
+        if inner.last.len() == MAX_PRINTED_LINES {
             inner.last.pop_front();
         }
         inner.last.push_back(line);

@@ -17,23 +17,23 @@ use volume::target::{ClaimRequest, ClaimState, Space, Target, TargetFile, read_t
 
 /// Maximum number of ranges remembered for all chunks of a target. Beyond that, the chunks that
 /// were written to longest ago are forgotten.
-const REMEMBERED: usize = 1 << 16;
+const MAX_REMEMBERED_RANGES: usize = 1 << 16;
 /// Maximum number of separate written ranges in a chunk. Writers leave gaps where a long block
 /// begins at a whole page; even the longest chunk has at most half this number of gaps.
 const RANGES: usize = 8192;
 /// Existing content is compared in pieces of this size, in bytes.
-const PIECE: usize = 256 << 10;
+const COMPARE_PIECE_BYTES: usize = 256 << 10;
 /// A client that tests whether a target works writes at most this many bytes.
 const PROBE_BYTES: u64 = 4096;
 
 /// The chunk size of a volume, and the number of chunks in a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Limits {
+pub(super) struct AppendLimits {
     pub chunk_bytes: u64,
     pub blocks: u16,
 }
 
-impl Limits {
+impl AppendLimits {
     /// The range of a write, if a client may write there.
     fn range(self, file: TargetFile, offset: u64, length: u64) -> io::Result<Range<u64>> {
         let most = match file {
@@ -89,7 +89,7 @@ impl Chunk {
     }
 
     /// The parts of a range that were written before.
-    fn known(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+    fn remembered(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let from = self.written.partition_point(|written| written.end <= range.start);
         let met = self.written[from..].iter().take_while(|written| written.start < range.end);
         met.map(|written| written.start.max(range.start)..written.end.min(range.end)).collect()
@@ -98,16 +98,17 @@ impl Chunk {
 
 /// Whether a piece changes nothing that was written: bytes in known ranges stay, and so do bytes
 /// that are not zero. The function reads each byte at most twice, however many ranges there are,
-/// because clients choose the ranges. The piece begins at `at`; `known` is in order.
-fn keeps(old: &[u8], new: &[u8], at: u64, known: &[Range<u64>]) -> bool {
+/// because clients choose the ranges. The piece begins at `at`; `remembered` is in order.
+fn keeps(old: &[u8], new: &[u8], at: u64, remembered: &[Range<u64>]) -> bool {
     let (old, new) = (&old[..old.len().min(new.len())], &new[..old.len().min(new.len())]);
     if old == new {
         return true;
     }
     let end = at + old.len() as u64;
-    let from = known.partition_point(|known| known.end <= at);
-    let within = known[from..].iter().take_while(|known| known.start < end);
-    let mut within = within.map(|known| (known.start.max(at) - at) as usize..(known.end.min(end) - at) as usize);
+    let from = remembered.partition_point(|remembered| remembered.end <= at);
+    let within = remembered[from..].iter().take_while(|remembered| remembered.start < end);
+    let mut within =
+        within.map(|remembered| (remembered.start.max(at) - at) as usize..(remembered.end.min(end) - at) as usize);
     within.all(|range| old[range.clone()] == new[range])
         && old.iter().zip(new).all(|(old, new)| old == new || *old == 0)
 }
@@ -160,7 +161,7 @@ struct Admitted<'a> {
     file: TargetFile,
     range: Range<u64>,
     /// The parts of the range that were written before.
-    known: Vec<Range<u64>>,
+    remembered: Vec<Range<u64>>,
 }
 
 impl Ledger {
@@ -197,33 +198,33 @@ impl Ledger {
         }
         chunks.clock += 1;
         let clock = chunks.clock;
-        let mut known = Vec::new();
+        let mut remembered = Vec::new();
         if let Some(chunk) = chunks.of.get_mut(&file) {
             if chunk.written.len() >= RANGES && chunk.is_apart(&range) {
                 return Err(refused("a chunk is written in too many separate pieces"));
             }
             chunk.used = clock;
-            known = chunk.known(&range);
+            remembered = chunk.remembered(&range);
             chunk.pending.push(range.clone());
         }
-        Ok(Admitted { ledger: self, file, range, known })
+        Ok(Admitted { ledger: self, file, range, remembered })
     }
 }
 
 impl Admitted<'_> {
     /// Refuses to change existing content.
     fn check(&self, target: &dyn Target, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        if self.known.is_empty() {
+        if self.remembered.is_empty() {
             return Ok(());
         }
         let mut at = self.range.start;
-        for piece in parts.iter().flat_map(|part| part.chunks(PIECE)) {
+        for piece in parts.iter().flat_map(|part| part.chunks(COMPARE_PIECE_BYTES)) {
             let there = match read_to_vec(piece.len(), |into| target.read(self.file, at, into)) {
                 Ok(there) => there,
                 Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(()),
                 Err(why) => return Err(why),
             };
-            if !keeps(&there, piece, at, &self.known) {
+            if !keeps(&there, piece, at, &self.remembered) {
                 return Err(refused("what is in a chunk stays as it is"));
             }
             if there.len() < piece.len() {
@@ -240,7 +241,7 @@ impl Admitted<'_> {
         let Some(chunk) = chunks.of.get_mut(&self.file) else { return };
         let more = chunk.note(self.range.clone());
         chunks.ranges = chunks.ranges.saturating_add_signed(more);
-        while chunks.ranges > REMEMBERED && chunks.of.len() > 1 {
+        while chunks.ranges > MAX_REMEMBERED_RANGES && chunks.of.len() > 1 {
             let idle = chunks.of.iter().filter(|(_, chunk)| chunk.pending.is_empty());
             let Some(oldest) = idle.min_by_key(|(_, chunk)| chunk.used).map(|(&file, _)| file) else { return };
             chunks.forget(oldest);
@@ -263,7 +264,7 @@ impl Drop for Admitted<'_> {
 pub(super) struct Appending {
     pub target: Arc<dyn Target>,
     pub ledger: Arc<Ledger>,
-    pub limits: Option<Limits>,
+    pub limits: Option<AppendLimits>,
 }
 
 impl fmt::Debug for Appending {
@@ -328,9 +329,9 @@ impl Target for Appending {
         file: TargetFile,
         offset: u64,
         into: &mut [u8],
-        patience: Duration,
+        timeout: Duration,
     ) -> Option<io::Result<usize>> {
-        self.target.read_within(file, offset, into, patience)
+        self.target.read_within(file, offset, into, timeout)
     }
 
     fn prefetch(&self, file: TargetFile, range: Range<u64>) {
@@ -387,7 +388,7 @@ mod tests {
     use volume::target::Memory;
 
     const FILE: TargetFile = TargetFile::Chunk { set: 5, position: 1 };
-    const LIMITS: Limits = Limits { chunk_bytes: 1000, blocks: 3 };
+    const LIMITS: AppendLimits = AppendLimits { chunk_bytes: 1000, blocks: 3 };
 
     fn client(target: &Arc<Memory>, ledger: &Arc<Ledger>) -> Appending {
         Appending { target: target.clone(), ledger: ledger.clone(), limits: Some(LIMITS) }
@@ -437,7 +438,7 @@ mod tests {
         let target = client(&disk, &ledger);
         write(&target, 0, &[0; 25]).unwrap();
         write(&target, 30, b"behind").unwrap();
-        let limits = Limits { chunk_bytes: 1 << 20, blocks: 3 };
+        let limits = AppendLimits { chunk_bytes: 1 << 20, blocks: 3 };
         let other = Appending { target: disk, ledger: ledger.clone(), limits: Some(limits) };
         for set in 100.. {
             for number in 0..RANGES as u64 {
@@ -498,16 +499,16 @@ mod tests {
     #[test]
     fn what_is_remembered_is_bounded() {
         let (disk, ledger) = (Arc::new(Memory::default()), Arc::new(Ledger::default()));
-        let limits = Limits { chunk_bytes: 1 << 20, blocks: 3 };
+        let limits = AppendLimits { chunk_bytes: 1 << 20, blocks: 3 };
         let target = Appending { target: disk, ledger: ledger.clone(), limits: Some(limits) };
         for set in 1..33 {
-            for number in 0..REMEMBERED as u64 / 16 {
+            for number in 0..MAX_REMEMBERED_RANGES as u64 / 16 {
                 let file = TargetFile::Chunk { set, position: 0 };
                 target.write(file, 3 * number, &[IoSlice::new(b"x")]).unwrap();
             }
         }
         let chunks = ledger.chunks();
-        assert!(chunks.ranges <= REMEMBERED);
+        assert!(chunks.ranges <= MAX_REMEMBERED_RANGES);
         assert_eq!(chunks.ranges, chunks.of.values().map(|chunk| chunk.written.len()).sum::<usize>());
     }
 
@@ -515,11 +516,11 @@ mod tests {
     /// byte would take minutes.
     #[test]
     fn a_check_takes_no_longer_with_many_ranges_and_they_are_limited() {
-        const LENGTH: usize = 8 << 20;
+        const WRITE_BYTES: usize = 8 << 20;
         let (disk, ledger) = (Arc::new(Memory::default()), Arc::new(Ledger::default()));
-        let limits = Limits { chunk_bytes: 16 << 20, blocks: 3 };
+        let limits = AppendLimits { chunk_bytes: 16 << 20, blocks: 3 };
         let target = Appending { target: disk, ledger: ledger.clone(), limits: Some(limits) };
-        write(&target, LENGTH as u64 - 1, b"x").unwrap();
+        write(&target, WRITE_BYTES as u64 - 1, b"x").unwrap();
         for number in 0..RANGES as u64 - 1 {
             write(&target, 2 * number, &[0]).unwrap();
         }
@@ -528,11 +529,11 @@ mod tests {
         let refused = write(&target, 2 * RANGES as u64, b"x").unwrap_err();
         assert_eq!((refused.kind(), ranges()), (io::ErrorKind::PermissionDenied, RANGES));
         // A write that adds no range is accepted.
-        write(&target, LENGTH as u64, b"x").unwrap();
+        write(&target, WRITE_BYTES as u64, b"x").unwrap();
         let begun = std::time::Instant::now();
-        let mut bytes = vec![0; LENGTH];
+        let mut bytes = vec![0; WRITE_BYTES];
         assert!(write(&target, 0, &bytes).is_err(), "the last byte is there");
-        bytes[LENGTH - 1] = b'x';
+        bytes[WRITE_BYTES - 1] = b'x';
         write(&target, 0, &bytes).unwrap();
         assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
         assert_eq!(ranges(), 1);
@@ -547,13 +548,13 @@ mod tests {
         ) {
             let (old, new): (Vec<u8>, Vec<u8>) = bytes.iter().map(|&(old, new, _)| (old, new)).unzip();
             let mut chunk = Chunk::of(0);
-            for (place, _) in (at..).zip(&bytes).filter(|(_, (_, _, known))| *known) {
+            for (place, _) in (at..).zip(&bytes).filter(|(_, (_, _, remembered))| *remembered) {
                 chunk.note(place..place + 1);
             }
             if before > 0 {
                 chunk.note(at - before..at);
             }
-            let expected = bytes.iter().all(|&(old, new, known)| old == new || (old == 0 && !known));
+            let expected = bytes.iter().all(|&(old, new, remembered)| old == new || (old == 0 && !remembered));
             prop_assert_eq!(keeps(&old, &new, at, &chunk.written), expected);
         }
 
@@ -568,8 +569,8 @@ mod tests {
             }
             prop_assert!(chunk.written.windows(2).all(|pair| pair[0].end < pair[1].start));
             for at in 0..120 {
-                let known = !chunk.known(&(at..at + 1)).is_empty();
-                prop_assert_eq!(known, naive[at as usize]);
+                let remembered = !chunk.remembered(&(at..at + 1)).is_empty();
+                prop_assert_eq!(remembered, naive[at as usize]);
             }
         }
     }

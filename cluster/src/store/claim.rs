@@ -8,7 +8,9 @@ use std::io;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 use volume::format::VolumeId;
-use volume::target::{Change, Claim, ClaimRequest, ClaimState, Epoch, Holder, Lease, Refusal, Target, TargetFile};
+use volume::target::{
+    Claim, ClaimRequest, ClaimState, ClaimedChange, Epoch, Holder, Lease, Refusal, Target, TargetFile,
+};
 
 /// The epoch of a request, which follows its operands. Older clients do not send it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +44,7 @@ fn unreadable(what: &str) -> io::Error {
 
 /// A claim in messages.
 #[derive(Serialize, Deserialize)]
-struct Told {
+struct ClaimMessage {
     volume: [u8; 16],
     generation: u64,
     epoch: (u64, u128),
@@ -50,7 +52,7 @@ struct Told {
     holder: (u128, String, String),
 }
 
-impl From<&Claim> for Told {
+impl From<&Claim> for ClaimMessage {
     fn from(claim: &Claim) -> Self {
         let Claim { volume, generation, epoch, mirrors, holder } = claim;
         Self {
@@ -63,9 +65,10 @@ impl From<&Claim> for Told {
     }
 }
 
-impl From<Told> for Claim {
-    fn from(told: Told) -> Self {
-        let Told { volume, generation, epoch: (number, id), mirrors, holder: (holder, name, address) } = told;
+impl From<ClaimMessage> for Claim {
+    fn from(message: ClaimMessage) -> Self {
+        let ClaimMessage { volume, generation, epoch: (number, id), mirrors, holder: (holder, name, address) } =
+            message;
         Self {
             volume: VolumeId(volume),
             generation,
@@ -80,13 +83,13 @@ impl From<Told> for Claim {
 #[derive(Serialize, Deserialize)]
 enum Ask {
     Read,
-    Take(Told, u64),
+    Take(ClaimMessage, u64),
     Release(u64, u128),
 }
 
 /// The state of a lease in messages.
 #[derive(Serialize, Deserialize)]
-enum ToldLease {
+enum LeaseMessage {
     Over,
     Released,
     Runs(u64),
@@ -96,8 +99,8 @@ enum ToldLease {
 /// A refusal in messages.
 #[derive(Serialize, Deserialize)]
 enum Refused {
-    Fenced(Told),
-    Held(Option<Told>, Option<u64>),
+    Fenced(ClaimMessage),
+    Held(Option<ClaimMessage>, Option<u64>),
     Unclaimed(Option<(u64, u128)>),
 }
 
@@ -119,7 +122,7 @@ pub fn encode_ask(ask: &ClaimRequest) -> Vec<u8> {
 fn decode_ask(bytes: &[u8]) -> io::Result<ClaimRequest> {
     Ok(match postcard::from_bytes(bytes).map_err(|_| unreadable("a claim"))? {
         Ask::Read => ClaimRequest::Read,
-        Ask::Take(told, lease) => ClaimRequest::Take { claim: told.into(), lease: Duration::from_millis(lease) },
+        Ask::Take(message, lease) => ClaimRequest::Take { claim: message.into(), lease: Duration::from_millis(lease) },
         Ask::Release(number, id) => ClaimRequest::Release(Epoch { number, id }),
     })
 }
@@ -127,12 +130,12 @@ fn decode_ask(bytes: &[u8]) -> io::Result<ClaimRequest> {
 /// Encodes an answer.
 fn encode_state(state: &ClaimState) -> Vec<u8> {
     let lease = match state.lease {
-        Lease::Over => ToldLease::Over,
-        Lease::Released => ToldLease::Released,
-        Lease::Runs(left) => ToldLease::Runs(millis(left)),
-        Lease::Locked => ToldLease::Locked,
+        Lease::Over => LeaseMessage::Over,
+        Lease::Released => LeaseMessage::Released,
+        Lease::Runs(left) => LeaseMessage::Runs(millis(left)),
+        Lease::Locked => LeaseMessage::Locked,
     };
-    encode(&(state.claim.as_ref().map(Told::from), lease))
+    encode(&(state.claim.as_ref().map(ClaimMessage::from), lease))
 }
 
 /// Decodes an answer.
@@ -140,12 +143,13 @@ fn encode_state(state: &ClaimState) -> Vec<u8> {
 /// # Errors
 /// If it cannot be read.
 pub fn decode_state(body: &[u8]) -> io::Result<ClaimState> {
-    let (claim, lease): (Option<Told>, ToldLease) = postcard::from_bytes(body).map_err(|_| unreadable("a claim"))?;
+    let (claim, lease): (Option<ClaimMessage>, LeaseMessage) =
+        postcard::from_bytes(body).map_err(|_| unreadable("a claim"))?;
     let lease = match lease {
-        ToldLease::Over => Lease::Over,
-        ToldLease::Released => Lease::Released,
-        ToldLease::Runs(left) => Lease::Runs(Duration::from_millis(left)),
-        ToldLease::Locked => Lease::Locked,
+        LeaseMessage::Over => Lease::Over,
+        LeaseMessage::Released => Lease::Released,
+        LeaseMessage::Runs(left) => Lease::Runs(Duration::from_millis(left)),
+        LeaseMessage::Locked => Lease::Locked,
     };
     Ok(ClaimState { claim: claim.map(Claim::from), lease })
 }
@@ -154,7 +158,9 @@ pub fn decode_state(body: &[u8]) -> io::Result<ClaimState> {
 pub fn encode_refusal(error: &io::Error) -> Option<Vec<u8>> {
     Some(encode(&match Refusal::of(error)? {
         Refusal::Fenced(claim) => Refused::Fenced((&**claim).into()),
-        Refusal::Held { claim, remaining } => Refused::Held(claim.as_deref().map(Told::from), remaining.map(millis)),
+        Refusal::Held { claim, remaining } => {
+            Refused::Held(claim.as_deref().map(ClaimMessage::from), remaining.map(millis))
+        }
         Refusal::Unclaimed(held) => Refused::Unclaimed(held.map(|epoch| (epoch.number, epoch.id))),
     }))
 }
@@ -162,9 +168,9 @@ pub fn encode_refusal(error: &io::Error) -> Option<Vec<u8>> {
 /// Decodes the refusal in the body of an answer.
 pub fn decode_refusal(body: &[u8]) -> io::Error {
     match postcard::from_bytes(body) {
-        Ok(Refused::Fenced(told)) => Refusal::Fenced(Box::new(told.into())).into(),
-        Ok(Refused::Held(told, left)) => {
-            let claim = told.map(|told| Box::new(told.into()));
+        Ok(Refused::Fenced(message)) => Refusal::Fenced(Box::new(message.into())).into(),
+        Ok(Refused::Held(message, left)) => {
+            let claim = message.map(|message| Box::new(message.into()));
             Refusal::Held { claim, remaining: left.map(Duration::from_millis) }.into()
         }
         Ok(Refused::Unclaimed(held)) => Refusal::Unclaimed(held.map(|(number, id)| Epoch { number, id })).into(),
@@ -219,7 +225,7 @@ impl Gate {
     pub fn allow(
         &self,
         target: &dyn Target,
-        change: Change,
+        change: ClaimedChange,
         file: TargetFile,
         said: Said,
     ) -> io::Result<Option<RwLockReadGuard<'_, ()>>> {
@@ -299,7 +305,7 @@ mod tests {
     #[test]
     fn a_client_that_knows_no_claims_changes_only_what_nobody_claimed() {
         let (gate, memory) = (Gate::default(), Memory::default());
-        let allow = |said| gate.allow(&memory, Change::Write, LABEL, said).map(drop);
+        let allow = |said| gate.allow(&memory, ClaimedChange::Write, LABEL, said).map(drop);
         allow(Said::Nothing).unwrap();
         allow(Said::Epoch(None)).unwrap();
         gate.claim(&memory, Some([7; 16]), &encode_ask(&take(2, 1))).unwrap();
@@ -310,8 +316,8 @@ mod tests {
         assert!(Refusal::is_unclaimed(&allow(Said::Epoch(Some(claim(3, 1).epoch))).unwrap_err()));
         // Chunks are appended to by other rules.
         let chunk = TargetFile::Chunk { set: 1, position: 1 };
-        gate.allow(&memory, Change::Write, chunk, Said::Nothing).unwrap();
-        assert!(gate.allow(&memory, Change::Remove, chunk, Said::Nothing).is_err());
+        gate.allow(&memory, ClaimedChange::Write, chunk, Said::Nothing).unwrap();
+        assert!(gate.allow(&memory, ClaimedChange::Remove, chunk, Said::Nothing).is_err());
         assert!(gate.claim(&memory, Some([8; 16]), &encode_ask(&take(5, 1))).is_err(), "of another volume");
     }
 
@@ -321,7 +327,7 @@ mod tests {
     fn a_new_epoch_waits_for_the_operations_of_the_old_one() {
         let (gate, memory) = (Arc::new(Gate::default()), Arc::new(Memory::default()));
         gate.claim(&*memory, None, &encode_ask(&take(1, 1))).unwrap();
-        let pass = gate.allow(&*memory, Change::Write, LABEL, Said::Epoch(Some(claim(1, 1).epoch))).unwrap();
+        let pass = gate.allow(&*memory, ClaimedChange::Write, LABEL, Said::Epoch(Some(claim(1, 1).epoch))).unwrap();
         gate.claim(&*memory, None, &encode_ask(&take(1, 1))).unwrap();
         let (sender, granted) = channel();
         let taking = std::thread::spawn({

@@ -5,7 +5,7 @@ use crate::capability::Wanted;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::time::Duration;
-use volume::target::{Change, Presence, TargetFile};
+use volume::target::{ClaimedChange, Presence, TargetFile};
 
 /// Operations: those of [`volume::target::Target`], formatting a target, and requests for the
 /// store's failure domain and its report.
@@ -25,7 +25,7 @@ pub mod method {
     pub const DOMAIN: u16 = 13;
     pub const WRITE_DURABLY: u16 = 14;
     /// The state of files under their names. The names and the answer are payloads.
-    pub const LOOK: u16 = 15;
+    pub const PRESENCE: u16 = 15;
     /// The claim of a target; see [`volume::target::Target::claim`]. The request is the payload.
     pub const CLAIM: u16 = 16;
     pub const REPORT: u16 = 32;
@@ -50,20 +50,20 @@ pub fn wanted(method: u16, file: TargetFile) -> Wanted {
 
 /// How an operation changes the volume as a whole, which needs the claim, and which file; None if
 /// it does not.
-pub fn change(method: u16, operands: &Operands<'_>) -> Option<(Change, TargetFile)> {
+pub fn change(method: u16, operands: &Operands<'_>) -> Option<(ClaimedChange, TargetFile)> {
     use method::{PUNCH, REMOVE, RENAME, RESERVE, SYNC, TRIM, WRITE, WRITE_DURABLY};
     match method {
-        WRITE | WRITE_DURABLY | SYNC | RESERVE | TRIM => Some((Change::Write, operands.file.into())),
-        PUNCH | REMOVE => Some((Change::Remove, operands.file.into())),
-        RENAME => Some((Change::Remove, operands.to.into())),
+        WRITE | WRITE_DURABLY | SYNC | RESERVE | TRIM => Some((ClaimedChange::Write, operands.file.into())),
+        PUNCH | REMOVE => Some((ClaimedChange::Remove, operands.file.into())),
+        RENAME => Some((ClaimedChange::Remove, operands.to.into())),
         _ => None,
     }
 }
 
 /// Whether an operation changes a file, so that a read token does not permit it.
 pub fn changes(method: u16) -> bool {
-    use method::{DOMAIN, LIST, LOOK, PREFETCH, READ, REPORT, SPACE};
-    !matches!(method, READ | PREFETCH | LIST | LOOK | SPACE | DOMAIN | REPORT)
+    use method::{DOMAIN, LIST, PREFETCH, PRESENCE, READ, REPORT, SPACE};
+    !matches!(method, READ | PREFETCH | LIST | PRESENCE | SPACE | DOMAIN | REPORT)
 }
 
 /// The name of a file in messages.

@@ -19,11 +19,11 @@ use volume::target::{ClaimRequest, ClaimState, Epoch, Presence, Space, Target, T
 use wire::{Client, ClientOptions, ClientTls, Error, Response};
 
 /// A little less than the time after which the volume gives up an operation.
-pub(super) const DEADLINE: Duration = Duration::from_secs(14);
+pub(super) const OPERATION_TIMEOUT: Duration = Duration::from_secs(14);
 /// Number of connections to a store.
 const CHANNELS: usize = 4;
 /// Writes and reads are split into messages of at most this many bytes of data.
-const PIECE: usize = 8 << 20;
+const MAX_MESSAGE_BYTES: usize = 8 << 20;
 
 /// The storage servers that this process uses. All targets of a store share its connections.
 pub struct Stores {
@@ -107,7 +107,7 @@ pub(super) fn way() -> ClientOptions {
 
 /// Maximum number of files of a target that are remembered as not synced. Beyond that, all are
 /// forgotten.
-const UNSYNCED: usize = 1 << 16;
+const MAX_UNSYNCED_FILES: usize = 1 << 16;
 
 /// A target behind a storage server.
 pub struct RemoteTarget {
@@ -182,7 +182,7 @@ impl RemoteTarget {
     }
 
     fn call(&self, method: u16, operands: &Operands<'_>, parts: &[IoSlice<'_>]) -> io::Result<Response> {
-        self.call_within(DEADLINE, method, operands, parts)
+        self.call_within(OPERATION_TIMEOUT, method, operands, parts)
     }
 
     fn call_within(
@@ -223,7 +223,7 @@ impl RemoteTarget {
         }
         let (_, start) = decode_done(&answer.body);
         let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
-        if unsynced.len() >= UNSYNCED {
+        if unsynced.len() >= MAX_UNSYNCED_FILES {
             unsynced.clear();
         }
         let before = if method == method::WRITE { unsynced.insert(file, start) } else { unsynced.remove(&file) };
@@ -240,7 +240,7 @@ impl RemoteTarget {
         let mut done = 0;
         // Nothing is read, too: the file may be missing.
         let nothing = into.is_empty().then_some(&mut [][..]);
-        for piece in nothing.into_iter().chain(into.chunks_mut(PIECE)) {
+        for piece in nothing.into_iter().chain(into.chunks_mut(MAX_MESSAGE_BYTES)) {
             let operands = Operands { offset: offset + done as u64, length: piece.len() as u64, ..self.operands(file) };
             let answer = self.call_within(deadline, method::READ, &operands, &[])?;
             let read = answer.payload.len();
@@ -284,12 +284,12 @@ impl Target for RemoteTarget {
             let answer = self.call(method::WRITE, &Operands { offset: at, ..self.operands(file) }, parts)?;
             Ok::<_, io::Error>(decode_done(&answer.body).0)
         };
-        if length <= PIECE {
+        if length <= MAX_MESSAGE_BYTES {
             return write(offset, parts);
         }
         let (mut at, mut took) = (offset, Duration::ZERO);
         for part in parts {
-            for piece in part.chunks(PIECE) {
+            for piece in part.chunks(MAX_MESSAGE_BYTES) {
                 took += write(at, &[IoSlice::new(piece)])?;
                 at += piece.len() as u64;
             }
@@ -302,7 +302,7 @@ impl Target for RemoteTarget {
     }
 
     fn write_durably_timed(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<Duration> {
-        if parts.iter().map(|part| part.len()).sum::<usize>() > PIECE {
+        if parts.iter().map(|part| part.len()).sum::<usize>() > MAX_MESSAGE_BYTES {
             let wrote = self.write_timed(file, offset, parts)?;
             return Ok(wrote.saturating_add(self.sync_timed(file)?));
         }
@@ -311,7 +311,7 @@ impl Target for RemoteTarget {
     }
 
     fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        self.read_until(DEADLINE, file, offset, into)
+        self.read_until(OPERATION_TIMEOUT, file, offset, into)
     }
 
     fn read_within(
@@ -319,20 +319,20 @@ impl Target for RemoteTarget {
         file: TargetFile,
         offset: u64,
         into: &mut [u8],
-        patience: Duration,
+        timeout: Duration,
     ) -> Option<io::Result<usize>> {
-        Some(self.read_until(patience, file, offset, into))
+        Some(self.read_until(timeout, file, offset, into))
     }
 
     fn read_both(
         &self,
         file: TargetFile,
         ranges: [Range<u64>; 2],
-        patience: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> io::Result<[Vec<u8>; 2]> {
         let [(also, first), (offset, second)] = ranges.map(|range| (range.start, range.end - range.start));
-        let deadline = patience.unwrap_or(DEADLINE);
-        if first + second > PIECE as u64 {
+        let deadline = timeout.unwrap_or(OPERATION_TIMEOUT);
+        if first + second > MAX_MESSAGE_BYTES as u64 {
             let read = |at, length| read_to_vec(length as usize, |into| self.read_until(deadline, file, at, into));
             return Ok([read(also, first)?, read(offset, second)?]);
         }
@@ -357,7 +357,7 @@ impl Target for RemoteTarget {
         let (client, body) = (self.client.clone(), encode(&Operands { token, ..operands }));
         crate::runtime().spawn(async move {
             // A prefetch is only a hint; its failure does not matter.
-            let _ = client.send(method::PREFETCH, &body, &[], DEADLINE).await;
+            let _ = client.send(method::PREFETCH, &body, &[], OPERATION_TIMEOUT).await;
         });
     }
 
@@ -401,7 +401,7 @@ impl Target for RemoteTarget {
 
     fn look(&self, files: &[TargetFile]) -> io::Result<Vec<Presence>> {
         let wanted = encode(&files.iter().map(|&file| File::from(file)).collect::<Vec<_>>());
-        let answer = self.call(method::LOOK, &self.operands(TargetFile::Label), &[IoSlice::new(&wanted)])?;
+        let answer = self.call(method::PRESENCE, &self.operands(TargetFile::Label), &[IoSlice::new(&wanted)])?;
         if answer.payload.len() != files.len() {
             return Err(io::Error::other("the store told of other files than was asked for"));
         }

@@ -13,9 +13,9 @@ use volume::counts::Operation;
 use volume::target::Target;
 
 /// How often the targets are asked.
-const LOOK: Duration = Duration::from_secs(1);
+const TARGET_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the report uses a target's last answer about its space.
-const BELIEVED: Duration = Duration::from_secs(10);
+const SPACE_VALID_FOR: Duration = Duration::from_secs(10);
 
 /// The counted operations and their names.
 const OPERATIONS: [(u16, &str); 18] = [
@@ -29,7 +29,7 @@ const OPERATIONS: [(u16, &str); 18] = [
     (method::RENAME, "rename"),
     (method::REMOVE, "remove"),
     (method::LIST, "list"),
-    (method::LOOK, "look"),
+    (method::PRESENCE, "look"),
     (method::SPACE, "space"),
     (method::PREFETCH, "prefetch"),
     (method::FORMAT, "format"),
@@ -107,7 +107,7 @@ impl Looked {
 
     fn space(&self) -> Option<(u64, u64)> {
         let space = self.space.lock().unwrap_or_else(PoisonError::into_inner);
-        space.filter(|(when, _)| when.elapsed() < BELIEVED).map(|(_, space)| space)
+        space.filter(|(when, _)| when.elapsed() < SPACE_VALID_FOR).map(|(_, space)| space)
     }
 }
 
@@ -127,7 +127,7 @@ impl Store {
     /// The store's report. This call does not block.
     pub fn report(&self) -> Report {
         let load = self.counts.server.get().map(|load| load()).unwrap_or_default();
-        let target = |(name, place): (&String, &Arc<super::service::Place>)| TargetReport {
+        let target = |(name, place): (&String, &Arc<super::service::TargetSlot>)| TargetReport {
             name: name.clone(),
             space: place.looked.space(),
             accesses: place.looked.accesses.load(Ordering::Relaxed),
@@ -174,7 +174,7 @@ async fn look(store: Weak<Store>) {
                 }
             }
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(TARGET_POLL_INTERVAL).await;
     }
 }
 

@@ -49,9 +49,9 @@ impl Reports {
         self.defects.load(Ordering::Relaxed)
     }
 
-    fn told(&self, server: &str, told: Result<Report, String>) {
+    fn reported(&self, server: &str, reported: Result<Report, String>) {
         let mut all = self.seen();
-        match told {
+        match reported {
             Ok(report) => {
                 let load = all.get(server).and_then(|before| Load::between(&before.report, &report));
                 all.insert(server.into(), Seen { report, load, when: Instant::now(), silent: None });
@@ -66,13 +66,13 @@ impl Reports {
 }
 
 /// The longest time between two fences. In a store that has just started, writes wait for one.
-const FENCE_EVERY: Duration = Duration::from_secs(1);
+const FENCE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Requests the reports of all stores every `pause`, as long as `stores` is in use, and tells them
 /// the live sessions, if those are known.
 pub fn watch(stores: &Arc<Stores>, pause: Duration) {
     crate::runtime().spawn(every(pause, Arc::downgrade(stores), ask_all));
-    crate::runtime().spawn(every(pause.min(FENCE_EVERY), Arc::downgrade(stores), tell_all));
+    crate::runtime().spawn(every(pause.min(FENCE_INTERVAL), Arc::downgrade(stores), tell_all));
 }
 
 /// Does a round every `pause`. A panic ends its round only.
@@ -90,7 +90,7 @@ async fn every(pause: Duration, stores: Weak<Stores>, round: fn(&Stores, Duratio
 fn ask_all(stores: &Stores, pause: Duration) {
     for (server, client) in stores.clients() {
         let reports = stores.reports.clone();
-        tokio::spawn(async move { reports.told(&server, ask(&client, pause).await) });
+        tokio::spawn(async move { reports.reported(&server, ask(&client, pause).await) });
     }
 }
 
@@ -104,8 +104,8 @@ fn tell_all(stores: &Stores, pause: Duration) {
 }
 
 /// Requests one report. A store that takes longer than the pause gets a new request.
-async fn ask(client: &Client, patience: Duration) -> Result<Report, String> {
-    let answer = client.call(method::REPORT, &[], &[], patience).await.map_err(|why| why.to_string())?;
+async fn ask(client: &Client, timeout: Duration) -> Result<Report, String> {
+    let answer = client.call(method::REPORT, &[], &[], timeout).await.map_err(|why| why.to_string())?;
     postcard::from_bytes(&answer.body).map_err(|_| "it told what cannot be read".into())
 }
 
@@ -131,21 +131,21 @@ mod tests {
     #[test]
     fn what_was_told_stays_known_while_a_store_is_silent() {
         let reports = Reports::default();
-        let told = |seconds, bytes| Report {
+        let reported = |seconds, bytes| Report {
             uptime: Duration::from_secs(seconds),
             received_bytes: bytes,
             ..Report::default()
         };
-        reports.told("a", Err("no answer".into()));
+        reports.reported("a", Err("no answer".into()));
         assert!(reports.all().is_empty());
-        reports.told("a", Ok(told(1, 100)));
+        reports.reported("a", Ok(reported(1, 100)));
         assert_eq!(reports.all()["a"].load, None);
-        reports.told("a", Ok(told(3, 700)));
+        reports.reported("a", Ok(reported(3, 700)));
         assert_eq!(reports.all()["a"].load.as_ref().unwrap().network_bytes_per_second, 300.0);
-        reports.told("a", Err("no answer".into()));
+        reports.reported("a", Err("no answer".into()));
         let seen = &reports.all()["a"];
         assert_eq!((seen.report.received_bytes, seen.silent.as_deref()), (700, Some("no answer")));
-        reports.told("a", Ok(told(4, 700)));
+        reports.reported("a", Ok(reported(4, 700)));
         assert_eq!(reports.all()["a"].silent, None);
     }
 }

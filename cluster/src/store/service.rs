@@ -1,7 +1,7 @@
 //! The storage server: answers requests to its targets. Each target has a limited number of
 //! operations at a time, so that a disk that hangs does not block the others.
 
-use super::append::{Appending, Ledger, Limits};
+use super::append::{AppendLimits, Appending, Ledger};
 use super::claim::{Gate, decode_epoch, encode_refusal};
 use super::master::{self, Asked, DISTRIBUTE, Masters, REBUILD};
 use super::protocol::{
@@ -22,12 +22,12 @@ use volume::target::{Disk, Target, TargetFile};
 use wire::{Complaints, Payload, Reply, Request, Service};
 
 /// Maximum number of operations of a target at a time.
-const DEPTH: usize = 8;
+const MAX_RUNNING_OPERATIONS: usize = 8;
 /// Maximum number of operations of a target that run or wait.
-const QUEUE: usize = 256;
+const MAX_OPERATIONS: usize = 256;
 /// Longer operations, in bytes, run on another thread, so that their memory can be released while a
 /// disk hangs.
-const LARGE: u64 = 2 << 20;
+const MAX_INLINE_BYTES: u64 = 2 << 20;
 /// Maximum length of a read, in bytes.
 const MAX_READ: u64 = 16 << 20;
 
@@ -36,7 +36,7 @@ const MAX_READ: u64 = 16 << 20;
 const UNTIL_FENCE: Duration = Duration::from_secs(10);
 
 /// A directory that is a target or can become one.
-pub(super) struct Place {
+pub(super) struct TargetSlot {
     path: PathBuf,
     target: Mutex<Option<Arc<dyn Target>>>,
     /// The volume that the target's label names.
@@ -58,12 +58,12 @@ struct Of {
     id: [u8; 16],
     /// The volume's code as clients write it; None when this store does not know the code.
     code: Option<String>,
-    limits: Limits,
+    limits: AppendLimits,
 }
 
 /// A storage server for some directories.
 pub struct Store {
-    pub(super) places: BTreeMap<String, Arc<Place>>,
+    pub(super) places: BTreeMap<String, Arc<TargetSlot>>,
     pub(super) counts: Counts,
     pub(super) masters: Masters,
     guard: Option<Guard>,
@@ -94,7 +94,7 @@ impl Store {
             }
             // A directory that is not a target yet becomes one when a volume is created on it.
             let target = if Disk::is_one(&path) { Some(open(&path)?) } else { None };
-            if places.insert(name.clone(), Arc::new(Place::new(path, target))).is_some() {
+            if places.insert(name.clone(), Arc::new(TargetSlot::new(path, target))).is_some() {
                 return Err(fs::Error::Invalid(format!(
                     "two directories are called {name}; a store's targets need different names"
                 )));
@@ -103,7 +103,7 @@ impl Store {
         Ok(Self::of(places))
     }
 
-    fn of(places: BTreeMap<String, Arc<Place>>) -> Self {
+    fn of(places: BTreeMap<String, Arc<TargetSlot>>) -> Self {
         Self {
             places,
             counts: Counts::default(),
@@ -119,7 +119,7 @@ impl Store {
     /// A store with a target that the caller has, on a machine with this boot number.
     #[cfg(test)]
     pub(super) fn on(name: &str, target: Arc<dyn Target>, start: u64) -> Self {
-        let place = Place::new(PathBuf::new(), Some(target));
+        let place = TargetSlot::new(PathBuf::new(), Some(target));
         Self { start, ..Self::of(BTreeMap::from([(name.into(), Arc::new(place))])) }
     }
 
@@ -168,11 +168,12 @@ fn volume_of(target: &dyn Target) -> Option<Of> {
     // Nothing can be appended with a code that this store does not know.
     let code = ec::parse(&label.code).ok();
     let blocks = code.as_ref().map_or(0, |code| code.shape().blocks());
-    let limits = Limits { chunk_bytes: label.chunk_bytes.into(), blocks: u16::try_from(blocks).unwrap_or(u16::MAX) };
+    let limits =
+        AppendLimits { chunk_bytes: label.chunk_bytes.into(), blocks: u16::try_from(blocks).unwrap_or(u16::MAX) };
     Some(Of { id: label.id().ok()?, code: code.map(|code| code.spec().to_string()), limits })
 }
 
-impl Place {
+impl TargetSlot {
     fn new(path: PathBuf, target: Option<Arc<dyn Target>>) -> Self {
         Self {
             path,
@@ -180,8 +181,8 @@ impl Place {
             target: Mutex::new(target),
             ledger: Arc::default(),
             gate: Gate::default(),
-            depth: Arc::new(Semaphore::new(DEPTH)),
-            queue: Shares::new(QUEUE),
+            depth: Arc::new(Semaphore::new(MAX_RUNNING_OPERATIONS)),
+            queue: Shares::new(MAX_OPERATIONS),
             looked: Arc::default(),
         }
     }
@@ -192,7 +193,7 @@ impl Place {
 
     /// The target as clients see it, which may only append, or as servers see it.
     fn kept(&self, target: Arc<dyn Target>, for_client: bool) -> Arc<dyn Target> {
-        let none = Limits { chunk_bytes: 0, blocks: 0 };
+        let none = AppendLimits { chunk_bytes: 0, blocks: 0 };
         let limits = for_client.then(|| self.volume().as_ref().map_or(none, |of| of.limits));
         Arc::new(Appending { target, ledger: self.ledger.clone(), limits })
     }
@@ -260,7 +261,7 @@ fn operate(target: &dyn Target, method: u16, operands: &Operands<'_>, payload: &
                 target.list()?.into_iter().map(|(file, length)| (file.into(), length)).collect();
             Ok(Reply::default().with_payload(encode(&files)))
         }
-        method::LOOK => {
+        method::PRESENCE => {
             let files: Vec<super::protocol::File> = postcard::from_bytes(payload).map_err(io::Error::other)?;
             let files: Vec<TargetFile> = files.into_iter().map(TargetFile::from).collect();
             let found: Vec<u8> = target.look(&files)?.into_iter().map(encode_presence).collect();
@@ -327,7 +328,7 @@ impl Store {
     /// Whether the chunk sets of a volume have this code, as far as this store knows. With a key it
     /// accepts only what a label of its own targets says.
     fn is_code_of(&self, code: &str, volume: [u8; 16]) -> bool {
-        let says = |place: &Arc<Place>| {
+        let says = |place: &Arc<TargetSlot>| {
             let of = place.volume();
             of.as_ref().filter(|of| of.id == volume).map(|of| of.code.as_deref() == Some(code))
         };
@@ -413,7 +414,7 @@ impl Store {
         // The operation holds this permit, not this future, which may be dropped while a disk
         // hangs.
         let depth = place.depth.clone().acquire_owned().await.map_err(io::Error::other)?;
-        let is_large = operands.wanted_bytes().max(request.payload.len() as u64) > LARGE;
+        let is_large = operands.wanted_bytes().max(request.payload.len() as u64) > MAX_INLINE_BYTES;
         let Request { method, body, payload, .. } = request;
         let place = place.clone();
         let work = move || {

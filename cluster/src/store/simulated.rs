@@ -8,7 +8,7 @@
 //! down.
 
 use super::protocol::{Operands, encode, method};
-use super::remote::{DEADLINE, RemoteTarget, way};
+use super::remote::{OPERATION_TIMEOUT, RemoteTarget, way};
 use super::service::Store;
 use crate::StoreAddress;
 use crate::simulation::{Faults, Hosts, Network, PORT, Record, Slow, for_seeds, serve, world};
@@ -32,22 +32,22 @@ const CODE: &str = "rs:4+2";
 const K: usize = 4;
 const STORES: usize = 6;
 /// A stripe counts as written when this many stores have it.
-const ENOUGH: usize = K + 1;
+const WRITE_QUORUM: usize = K + 1;
 const STRIPE: usize = 64 << 10;
 const CHUNK: u32 = 1 << 20;
 
 /// Faults happen until this time.
-const FAILS: Duration = Duration::from_secs(45);
+const FAULTS_UNTIL: Duration = Duration::from_secs(45);
 /// Everything works again by this time.
 const WORKS: Duration = Duration::from_secs(65);
 /// The simulation ends at this time.
 const END: Duration = Duration::from_secs(72);
 
 /// A probe asks a store this often whether it is there.
-const PROBES: Duration = Duration::from_millis(100);
+const PROBE_INTERVAL: Duration = Duration::from_millis(100);
 /// A probe connects at most this often within this time, although every request could cause a new
 /// connection.
-const ATTEMPTS: (usize, Duration) = (40, Duration::from_secs(10));
+const MAX_CONNECTS: (usize, Duration) = (40, Duration::from_secs(10));
 
 /// A stripe that was synced.
 struct Stripe {
@@ -169,7 +169,7 @@ impl Life {
             tokio::spawn(async move {
                 loop {
                     let _ = ask(&lab, &who, &target, method::SPACE, TargetFile::Label, 0, Bytes::Read(0)).await;
-                    sleep(PROBES).await;
+                    sleep(PROBE_INTERVAL).await;
                 }
             });
         }
@@ -211,7 +211,7 @@ impl Life {
         for (position, disk) in disks.iter().enumerate() {
             local.add(TargetId(position as u16), disk.clone());
         }
-        let writer = SetWriter::create(local, lab.pool.clone(), lab.layout(set), CHUNK, ENOUGH - K);
+        let writer = SetWriter::create(local, lab.pool.clone(), lab.layout(set), CHUNK, WRITE_QUORUM - K);
         let mut failed = BTreeSet::new();
         let mut written: Vec<(Span, Vec<u8>)> = Vec::new();
         for sequence in 0..self.dice.u64(1..6) {
@@ -231,7 +231,7 @@ impl Life {
             });
             let answers = self.ask_all(method::WRITE, set, begin, pieces.collect()).await;
             failed.extend(answers.iter().filter(|(_, answer)| answer.is_err()).map(|(position, _)| *position));
-            if STORES - failed.len() < ENOUGH {
+            if STORES - failed.len() < WRITE_QUORUM {
                 return lab.record.note(format_args!("{}: set {set} is given up", self.who));
             }
             written.push((span, data));
@@ -324,7 +324,7 @@ async fn ask(
     let (begun, when) = (Instant::now(), now());
     let parts = [IoSlice::new(&data)];
     let parts = if data.is_empty() { &[][..] } else { &parts };
-    let answer = target.client().call(method, &encode(&operands), parts, DEADLINE).await;
+    let answer = target.client().call(method, &encode(&operands), parts, OPERATION_TIMEOUT).await;
     let answer = target.settle(method, file, answer).map(|answer| answer.payload.to_vec());
     let what = format!("{who}: {method} of {file:?} at {offset} of {}", target.server());
     match &answer {
@@ -333,7 +333,7 @@ async fn ask(
         Err(why) if when > WORKS => lab.record.wrong(format_args!("{what}, when everything works: {why}")),
         Err(why) => lab.record.note(format_args!("{what}: {why}")),
     }
-    if begun.elapsed() > DEADLINE + Duration::from_millis(10) {
+    if begun.elapsed() > OPERATION_TIMEOUT + Duration::from_millis(10) {
         lab.record.wrong(format_args!("{what} took {:?}", begun.elapsed()));
     }
     answer
@@ -364,7 +364,7 @@ fn run(seed: u64) -> blake3::Hash {
         });
     }
     let mut dice = Rng::with_seed(seed);
-    let done = Faults::new(seed, &hosts, FAILS).run(&mut sim, &lab.network, &lab.record, END, |host| {
+    let done = Faults::new(seed, &hosts, FAULTS_UNTIL).run(&mut sim, &lab.network, &lab.record, END, |host| {
         // The process died, or the whole machine.
         if let Some(number) = hosts.servers.iter().position(|name| name == host)
             && dice.bool()
@@ -410,9 +410,9 @@ impl Lab {
                 }
             }
         }
-        let (attempts, who) = self.network.most_attempts("probe", ATTEMPTS.1);
-        if attempts > ATTEMPTS.0 {
-            self.record.wrong(format_args!("{who} connected {attempts} times in {:?}", ATTEMPTS.1));
+        let (attempts, who) = self.network.most_attempts("probe", MAX_CONNECTS.1);
+        if attempts > MAX_CONNECTS.0 {
+            self.record.wrong(format_args!("{who} connected {attempts} times in {:?}", MAX_CONNECTS.1));
         }
         let (read, after) = (self.read.load(Ordering::Relaxed), self.after.load(Ordering::Relaxed));
         self.record.note(format_args!("{} stripes, {read} reads, {after} at the end", stripes.len()));

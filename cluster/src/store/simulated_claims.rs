@@ -30,9 +30,9 @@ const STORES: usize = 5;
 const LOSS: usize = 2;
 const SERVERS: usize = 3;
 const LEASE: Duration = Duration::from_millis(1500);
-const DEADLINE: Duration = Duration::from_secs(2);
+const CALL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Faults happen until this time.
-const FAILS: Duration = Duration::from_secs(45);
+const FAULTS_UNTIL: Duration = Duration::from_secs(45);
 const END: Duration = Duration::from_secs(70);
 /// What the servers write. It needs the claim, and has one length.
 const FILE: TargetFile = TargetFile::Label;
@@ -139,7 +139,7 @@ impl Life {
                 let body = [encode(&operands), encode_epoch(epoch)].concat();
                 let parts = [IoSlice::new(&payload)];
                 let parts = if payload.is_empty() { &[][..] } else { &parts };
-                let answer = target.client().call(method, &body, parts, DEADLINE).await;
+                let answer = target.client().call(method, &body, parts, CALL_TIMEOUT).await;
                 target.settle(method, FILE, answer).map(|answer| (answer.body.to_vec(), answer.payload.to_vec()))
             };
             (store, tokio::spawn(task))
@@ -263,7 +263,7 @@ fn run(seed: u64) -> blake3::Hash {
         });
     }
     let mut dice = Rng::with_seed(seed);
-    let done = Faults::new(seed, &hosts, FAILS).run(&mut sim, &lab.network, &lab.record, END, |host| {
+    let done = Faults::new(seed, &hosts, FAULTS_UNTIL).run(&mut sim, &lab.network, &lab.record, END, |host| {
         if let Some(number) = hosts.servers.iter().position(|name| name == host)
             && dice.bool()
         {

@@ -39,13 +39,13 @@ pub struct Family {
 
 /// The largest prime that an array code is built on: enough for 254 blocks, and a bound on what a
 /// spec can cost.
-pub(crate) const MOST_PRIME: usize = 257;
+pub(crate) const MAX_PRIME: usize = 257;
 
 /// The bit-matrix codes' packet when a spec does not say: Ceph's.
 pub(crate) const DEFAULT_PACKET: usize = 2048;
 
 /// The longest packet: a region of 256 planes then has 16 MiB.
-pub(crate) const MOST_PACKET: usize = 64 << 10;
+pub(crate) const MAX_PACKET_BYTES: usize = 64 << 10;
 
 const fn family(
     name: &'static str,
@@ -258,7 +258,7 @@ impl<'a> Request<'a> {
     fn prime(&self, name: &'static str, k: usize, extra: usize) -> Result<usize, InvalidCode> {
         let least = array::prime_from((k + extra).max(3));
         let prime = self.spec.parameter(name).unwrap_or(least);
-        self.require(array::odd_prime(prime) && prime >= k + extra && prime <= MOST_PRIME, || Limit::Prime {
+        self.require(array::odd_prime(prime) && prime >= k + extra && prime <= MAX_PRIME, || Limit::Prime {
             parameter: name,
             at_least: (k + extra).max(3),
             works: least,
@@ -268,7 +268,7 @@ impl<'a> Request<'a> {
 
     fn packet(&self) -> Result<usize, InvalidCode> {
         let packet = self.spec.parameter("packet").unwrap_or(DEFAULT_PACKET);
-        let fits = (8..=MOST_PACKET).contains(&packet) && packet.is_multiple_of(8);
+        let fits = (8..=MAX_PACKET_BYTES).contains(&packet) && packet.is_multiple_of(8);
         self.require(fits, || Limit::Packet)?;
         Ok(packet)
     }

@@ -7,11 +7,11 @@ use gf::{Plane, Program, Step};
 
 /// Matrices with more ones than this are not searched for common pairs: the search is quadratic in
 /// the planes.
-const MOST_ONES: usize = 20_000;
+const MAX_ONES: usize = 20_000;
 
 /// Ones that all tries together may go through, so that making a code of many planes stays a matter
 /// of milliseconds.
-const TRY_ONES: usize = 10_000;
+const MAX_TRIED_ONES: usize = 10_000;
 
 /// The shortest program of up to `tries` tries, the same for the same matrix always.
 pub(crate) fn program(matrix: &BitMatrix, planes: usize, tries: usize) -> Program {
@@ -19,7 +19,7 @@ pub(crate) fn program(matrix: &BitMatrix, planes: usize, tries: usize) -> Progra
         let (pairs, rows) = common_pairs(matrix, &mut fastrand::Rng::with_seed(seed));
         order(matrix, planes, pairs, rows)
     };
-    let tries = tries.min(TRY_ONES / matrix.weight().max(1)).max(1);
+    let tries = tries.min(MAX_TRIED_ONES / matrix.weight().max(1)).max(1);
     (0..tries as u64).map(candidate).min_by_key(Program::xors).expect("at least one try")
 }
 
@@ -31,7 +31,7 @@ fn common_pairs(matrix: &BitMatrix, random: &mut fastrand::Rng) -> (Pairs, Vec<V
     let (rows, inputs) = (matrix.rows(), matrix.columns());
     let mut sums: Vec<Vec<usize>> = (0..rows).map(|r| matrix.ones(r)).collect();
     let mut pairs = Pairs::new();
-    if sums.iter().map(Vec::len).sum::<usize>() > MOST_ONES {
+    if sums.iter().map(Vec::len).sum::<usize>() > MAX_ONES {
         return (pairs, sums);
     }
     // For each value the rows that contain it, as bits; for each pair of values how many rows

@@ -27,7 +27,7 @@ pub(crate) struct OwnLocks {
 struct Own {
     locks: Locks,
     /// How often the locks were reclaimed.
-    told: u64,
+    reclaims: u64,
     /// Files and owners of lost locks that were not reported yet.
     lost: Vec<(u64, u64)>,
 }
@@ -41,7 +41,7 @@ const OWN: u64 = 0;
 
 impl OwnLocks {
     fn asking(&self) -> Asked {
-        Asked(lock(&self.own).told)
+        Asked(lock(&self.own).reclaims)
     }
 
     /// Records a lock that a server granted. Returns false if locks were reclaimed since the
@@ -49,7 +49,7 @@ impl OwnLocks {
     fn got(&self, asked: Asked, ino: u64, wanted: &FileLock) -> bool {
         let FileLock { owner, first, last, exclusive, process } = *wanted;
         let mut own = lock(&self.own);
-        Asked(own.told) == asked
+        Asked(own.reclaims) == asked
             && own.locks.lock(ino, Lock { owner: (OWN, owner), range: first..=last, exclusive, process })
     }
 
@@ -64,7 +64,7 @@ impl OwnLocks {
     /// Marks all locks as lost. Returns how many there were.
     pub fn lose_all(&self) -> usize {
         let mut own = lock(&self.own);
-        own.told += 1;
+        own.reclaims += 1;
         let lost = std::mem::take(&mut own.locks).all();
         own.lost.extend(lost.iter().map(|(ino, held)| (*ino, held.owner.1)));
         self.any_lost.store(!own.lost.is_empty(), Ordering::Release);
@@ -92,15 +92,15 @@ impl OwnLocks {
     /// The locks to reclaim.
     pub fn tell(&self) -> Vec<(u64, FileLock)> {
         let mut own = lock(&self.own);
-        own.told += 1;
-        let told = |Lock { owner, range, exclusive, process }: Lock| FileLock {
+        own.reclaims += 1;
+        let reclaims = |Lock { owner, range, exclusive, process }: Lock| FileLock {
             owner: owner.1,
             first: *range.start(),
             last: *range.end(),
             exclusive,
             process,
         };
-        own.locks.all().into_iter().map(|(ino, held)| (ino, told(held))).collect()
+        own.locks.all().into_iter().map(|(ino, held)| (ino, reclaims(held))).collect()
     }
 
     /// Marks locks as lost that a server refused. Returns how many.

@@ -13,7 +13,7 @@ use crate::client::cache::{Cache, ExclusiveLease};
 use crate::client::ending::Ending;
 use crate::client::locks::OwnLocks;
 use crate::client::removals::Removals;
-use crate::data::file::State;
+use crate::data::file::FileState;
 use crate::data::sets::Leased;
 use crate::data::store::{Options, Store};
 use crate::mutex::lock;
@@ -80,7 +80,7 @@ pub(crate) struct Client {
     /// Files that are being committed because of a recall, with the last question for each.
     recalled: Mutex<HashMap<u64, u64>>,
     /// The append reservations of files in `dirty`, until everything in them is committed.
-    ends: Mutex<HashMap<u64, Reserved>>,
+    reservations: Mutex<HashMap<u64, Reserved>>,
     /// The number of opens and closes by writers so far.
     writes: AtomicU64,
     generation: AtomicU64,
@@ -100,10 +100,10 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// What a client changed is durable shortly after this time, even without a sync. As a rule, the
 /// server has made it durable long before.
-const UNSYNCED_FOR: Duration = Duration::from_secs(5);
+const SYNC_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A server that has not answered for this long counts as absent.
-const SILENCE: Duration = Duration::from_secs(10);
+const ABSENT_AFTER: Duration = Duration::from_secs(10);
 
 /// Sends heartbeats, even while other threads of the client wait.
 fn send_heartbeats(fs: &Weak<FileSystem>, pause: Duration) {
@@ -157,7 +157,7 @@ pub(crate) fn begin(server: Server, name: &str, coding: Option<Coding>) -> Resul
         dirty: Mutex::default(),
         owed: Mutex::default(),
         recalled: Mutex::default(),
-        ends: Mutex::default(),
+        reservations: Mutex::default(),
         writes: AtomicU64::new(0),
         generation: AtomicU64::new(0),
         exclusive,
@@ -210,7 +210,7 @@ impl FileSystem {
     /// Sends a heartbeat and takes in what changed.
     fn heartbeat(&self) -> Result<()> {
         let Some(client) = self.client() else { return Ok(()) };
-        let beat = {
+        let heartbeat = {
             // One at a time, so that answers are processed in the order in which the server gave
             // them.
             let ended = lock(&client.ended);
@@ -218,18 +218,18 @@ impl FileSystem {
                 return Ok(());
             }
             let (before, asked) = (client.exclusive.asking(), Instant::now());
-            let beat = client.session.heartbeat()?;
-            client.exclusive.hear(before, asked, beat.others, Instant::now());
-            beat
+            let heartbeat = client.session.heartbeat()?;
+            client.exclusive.hear(before, asked, heartbeat.others, Instant::now());
+            heartbeat
         };
         *lock(&client.heard) = Instant::now();
-        client.removals.hear(beat.removed);
+        client.removals.hear(heartbeat.removed);
         // Under load, too few targets may report their space. The last known values are more likely
         // than no space at all.
-        if beat.total > 0 {
-            self.room.set(beat.total, beat.free);
+        if heartbeat.total > 0 {
+            self.space.set(heartbeat.total, heartbeat.free);
         }
-        if beat.generation > client.generation.load(Ordering::Relaxed) {
+        if heartbeat.generation > client.generation.load(Ordering::Relaxed) {
             let label = Label::from_json(&client.session.label()?)?;
             *lock(&self.volume.label) = label;
             self.look_at_targets()?;
@@ -247,7 +247,7 @@ impl FileSystem {
 
     /// The number of files with uncommitted data, and its bytes.
     pub fn uncommitted(&self) -> (usize, u64) {
-        let bytes_of = |state: &State| if state.is_left { 0 } else { state.buffer.uncommitted_bytes() };
+        let bytes_of = |state: &FileState| if state.is_left { 0 } else { state.buffer.uncommitted_bytes() };
         let bytes = self.table.all().into_iter().map(|file| bytes_of(&file.state()));
         bytes.filter(|bytes| *bytes > 0).fold((0, 0), |(files, sum), bytes| (files + 1, sum + bytes))
     }
@@ -255,7 +255,7 @@ impl FileSystem {
     /// Whether the metadata is available: it is in this process, or its server answered not long
     /// ago.
     pub fn is_connected(&self) -> bool {
-        self.client().is_none_or(|client| lock(&client.heard).elapsed() < SILENCE)
+        self.client().is_none_or(|client| lock(&client.heard).elapsed() < ABSENT_AFTER)
     }
 
     /// The periodic work of a client, each second, unless waits for stores delay it.
@@ -280,7 +280,7 @@ impl FileSystem {
             step("getting chunk sets", &|| client.sets.refill(&self.store))?;
         }
         step("telling what is clean", &|| self.tell_clean(client))?;
-        step("syncing old changes", &|| Ok(client.cache.sync_old(UNSYNCED_FOR)?))
+        step("syncing old changes", &|| Ok(client.cache.sync_old(SYNC_INTERVAL)?))
     }
 
     /// Whether no thread writes to a set any more, and no uncommitted data refers to it.
@@ -306,7 +306,7 @@ impl FileSystem {
             for (ino, number) in closed {
                 if dirty.get(&ino) == Some(&number) {
                     dirty.remove(&ino);
-                    lock(&client.ends).remove(&ino);
+                    lock(&client.reservations).remove(&ino);
                 }
             }
         }
@@ -316,14 +316,14 @@ impl FileSystem {
     /// Drops reservations whose data is committed: from then on the metadata has the size of the
     /// file, even when other clients truncate it.
     fn settle_reservations(&self, client: &Client, only: Option<u64>) {
-        let ends = lock(&client.ends).clone();
+        let reservations = lock(&client.reservations).clone();
         let committed = |(ino, reserved): &(u64, Reserved)| {
             only.is_none_or(|only| only == *ino) && reserved.waiting == 0 && self.is_clean(*ino)
         };
-        for (ino, reserved) in ends.into_iter().filter(committed) {
+        for (ino, reserved) in reservations.into_iter().filter(committed) {
             // Keep it if there was another append meanwhile.
-            if lock(&client.ends).get(&ino) == Some(&reserved) {
-                lock(&client.ends).remove(&ino);
+            if lock(&client.reservations).get(&ino) == Some(&reserved) {
+                lock(&client.reservations).remove(&ino);
             }
         }
     }
@@ -406,9 +406,9 @@ impl Client {
 
     /// Drops the append reservations: they belonged to the old session.
     pub fn forget_reserved(&self) {
-        let mut ends = lock(&self.ends);
-        ends.retain(|_, reserved| reserved.waiting > 0);
-        ends.values_mut().for_each(|reserved| reserved.end = 0);
+        let mut reservations = lock(&self.reservations);
+        reservations.retain(|_, reserved| reserved.waiting > 0);
+        reservations.values_mut().for_each(|reserved| reserved.end = 0);
     }
 
     /// Counts an open or close by a writer; returns its number.

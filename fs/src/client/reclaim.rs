@@ -14,7 +14,7 @@ use meta::{Error, Result};
 use std::time::Instant;
 
 /// The most entries of one message, so that it fits into a frame.
-const PART: usize = 1 << 16;
+const MAX_MESSAGE_ENTRIES: usize = 1 << 16;
 
 impl FileSystem {
     /// Reclaims the session: reports the sets that this client writes to, and, if the server does
@@ -28,13 +28,13 @@ impl FileSystem {
         let _one_at_a_time = lock(&client.cache.taking_up);
         // Take only the client's own locks: a thread that waits for the server may hold any other
         // lock.
-        let told = client.sets.tell();
+        let reclaimed_sets = client.sets.tell();
         let entered = session.enter(
             VERSION,
             &Entry {
                 session: Some(client.number()),
                 name: client.name.clone(),
-                sets: told.clone(),
+                sets: reclaimed_sets.clone(),
                 opening: client.cache.opening(),
                 alone: client.exclusive.reclaim(Instant::now()),
             },
@@ -46,7 +46,7 @@ impl FileSystem {
         have(&entered);
         let welcome = &entered.welcome;
         let (held, has_lost) = client.take_over(&entered);
-        let any_set_is_lost = client.sets.keep(&told, &welcome.kept) > 0;
+        let any_set_is_lost = client.sets.keep(&reclaimed_sets, &welcome.kept) > 0;
         if welcome.lapsed {
             self.fence(client, welcome.session);
         } else if any_set_is_lost {
@@ -90,7 +90,7 @@ impl FileSystem {
 /// Tells the server what the session has. Returns the locks that it refuses.
 fn tell(session: &dyn Session, mut held: Held) -> Result<Vec<(u64, FileLock)>> {
     for part in 0.. {
-        let some = held.split(PART);
+        let some = held.split(MAX_MESSAGE_ENTRIES);
         let last = held.count() == 0;
         let refused = session.reclaim(part, last, &some)?;
         if last {
@@ -104,11 +104,11 @@ impl Client {
     /// From now on, requests are for the server of this opening. Returns the open files and the
     /// append reservations as of the last request to the one before, and whether changes are lost.
     fn take_over(&self, entered: &Entered) -> (Held, bool) {
-        let (open, ends) = (lock(&self.open), lock(&self.ends));
+        let (open, reservations) = (lock(&self.open), lock(&self.reservations));
         let has_lost = self.cache.take_over(entered.opening, entered.recovered);
         let held = Held {
             open: open.iter().map(|(&ino, &(all, writers))| (ino, all, writers)).collect(),
-            reserved: ends.iter().map(|(&ino, of)| (ino, of.end)).collect(),
+            reserved: reservations.iter().map(|(&ino, of)| (ino, of.end)).collect(),
             ..Held::default()
         };
         (held, has_lost)
@@ -117,8 +117,8 @@ impl Client {
     /// Adds the rest of what the session has. A fence may have changed it.
     fn all(&self, mut held: Held) -> Held {
         {
-            let ends = lock(&self.ends);
-            held.reserved.retain_mut(|(ino, end)| match ends.get(ino) {
+            let reservations = lock(&self.reservations);
+            held.reserved.retain_mut(|(ino, end)| match reservations.get(ino) {
                 Some(of) => {
                     *end = of.end.min(*end);
                     true

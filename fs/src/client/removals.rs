@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 /// The most requests about removals with one heartbeat, so that the next heartbeat is not late.
-const MOST_ROUNDS: u32 = 8;
+const MAX_ROUNDS: u32 = 8;
 
 /// What a client knows about removals.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ struct State {
     noted: u64,
     /// Reported files, the last removal among them, and the kernel's last lookup at that time: the
     /// kernel may still learn of these files by the answer to such a lookup.
-    told: Option<(Vec<u64>, u64, u64)>,
+    reported: Option<(Vec<u64>, u64, u64)>,
     /// Files that the server keeps for this client.
     kept: BTreeSet<u64>,
 }
@@ -41,11 +41,11 @@ impl State {
     /// kernel's lookups up to a number have ended, `knows` whether the kernel knows a file.
     fn note(&mut self, have_ended: impl Fn(u64) -> bool, knows: impl Fn(u64) -> bool) -> Option<Note> {
         let mut note = Note { noted: self.noted, ..Note::default() };
-        if let Some((told, last, question)) = &self.told {
+        if let Some((reported, last, question)) = &self.reported {
             if !have_ended(*question) {
                 return None;
             }
-            note.kept = told.iter().copied().filter(|&ino| knows(ino)).collect();
+            note.kept = reported.iter().copied().filter(|&ino| knows(ino)).collect();
             note.noted = *last;
             self.kept.extend(&note.kept);
         }
@@ -54,11 +54,11 @@ impl State {
     }
 
     /// The server got the report and answered with further removals.
-    fn was_told(&mut self, note: &Note, last: u64, removed: Vec<u64>, question: u64) {
+    fn was_reported(&mut self, note: &Note, last: u64, removed: Vec<u64>, question: u64) {
         self.noted = note.noted;
         note.forgotten.iter().for_each(|ino| _ = self.kept.remove(ino));
         self.last = self.last.max(last);
-        self.told = (last > note.noted).then_some((removed, last, question));
+        self.reported = (last > note.noted).then_some((removed, last, question));
     }
 }
 
@@ -78,11 +78,11 @@ impl Removals {
         knows: impl Fn(u64) -> bool,
         ask: impl Fn(&Note) -> Result<((u64, Vec<u64>), u64)>,
     ) -> Result<()> {
-        for round in 1..=MOST_ROUNDS {
+        for round in 1..=MAX_ROUNDS {
             let Some(note) = lock(&self.0).note(&have_ended, &knows) else { return Ok(()) };
             let ((last, removed), question) = ask(&note)?;
             let has_more = removed.len() >= REMOVED_AT_A_TIME;
-            lock(&self.0).was_told(&note, last, removed, question);
+            lock(&self.0).was_reported(&note, last, removed, question);
             // Process the first answer at once, so that the server can delete files.
             if round > 1 && !has_more {
                 break;
@@ -104,8 +104,8 @@ impl FileSystem {
         let lookups = &self.lookups;
         let (have_ended, knows) = (|question| lookups.have_ended(question), |ino| lookups.knows(ino));
         client.removals.tell(have_ended, knows, |note| {
-            let told = client.session.removed(note.noted, &note.kept, &note.forgotten)?;
-            Ok((told, lookups.last()))
+            let reported = client.session.removed(note.noted, &note.kept, &note.forgotten)?;
+            Ok((reported, lookups.last()))
         })
     }
 }
@@ -122,7 +122,7 @@ mod tests {
         state.last = 12;
         let first = state.note(|_| true, |_| true).unwrap();
         assert_eq!(first, Note::default());
-        state.was_told(&first, 12, vec![5, 6], 3);
+        state.was_reported(&first, 12, vec![5, 6], 3);
         // The answer to a lookup of the kernel is on its way, and it may name one of the two files.
         assert_eq!(state.note(|question| question < 3, |_| false), None);
         let second = state.note(|question| question <= 3, |ino| ino == 6).unwrap();
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(state.note(|_| true, |ino| ino == 6), Some(second));
         let third = state.note(|_| true, |_| false).unwrap();
         assert_eq!(third, Note { noted: 12, kept: vec![], forgotten: vec![6] });
-        state.was_told(&third, 12, vec![], 4);
+        state.was_reported(&third, 12, vec![], 4);
         assert_eq!(state.note(|_| true, |_| false), None);
     }
 
@@ -139,7 +139,7 @@ mod tests {
     /// heartbeat, unless it is very much.
     #[test]
     fn a_heartbeat_does_not_wait_for_others_to_stop_removing() {
-        for (at_a_time, expected) in [(1, 2), (REMOVED_AT_A_TIME, MOST_ROUNDS)] {
+        for (at_a_time, expected) in [(1, 2), (REMOVED_AT_A_TIME, MAX_ROUNDS)] {
             let removals = Removals::default();
             let (asked, removed) = (Cell::new(0), Cell::new(at_a_time as u64));
             for _ in 0..3 {

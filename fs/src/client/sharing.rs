@@ -74,9 +74,9 @@ impl Sharing for Client {
         loop {
             let begin = self.session.reserve_append(ino, length)?;
             let end = begin.saturating_add(length);
-            let mut ends = lock(&self.ends);
+            let mut reservations = lock(&self.reservations);
             if self.is_of_this_opening() {
-                let reserved = ends.entry(ino).or_default();
+                let reserved = reservations.entry(ino).or_default();
                 reserved.end = end.max(reserved.end);
                 reserved.waiting += 1;
                 return Ok(Some(Reservation { begin, is_last: reserved.end == end }));
@@ -85,21 +85,21 @@ impl Sharing for Client {
     }
 
     fn appended(&self, ino: u64) {
-        if let Some(reserved) = lock(&self.ends).get_mut(&ino) {
+        if let Some(reserved) = lock(&self.reservations).get_mut(&ino) {
             reserved.waiting = reserved.waiting.saturating_sub(1);
         }
     }
 
     fn cut(&self, ino: u64, size: u64) -> Option<u64> {
-        let mut ends = lock(&self.ends);
-        let reserved = ends.get_mut(&ino).filter(|reserved| reserved.waiting == 0)?;
+        let mut reservations = lock(&self.reservations);
+        let reserved = reservations.get_mut(&ino).filter(|reserved| reserved.waiting == 0)?;
         let end = reserved.end;
         reserved.end = end.min(size);
         Some(end)
     }
 
     fn uncut(&self, ino: u64, end: u64) {
-        if let Some(reserved) = lock(&self.ends).get_mut(&ino) {
+        if let Some(reserved) = lock(&self.reservations).get_mut(&ino) {
             reserved.end = end.max(reserved.end);
         }
     }

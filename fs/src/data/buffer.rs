@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use meta::Time;
 use plan::extent::{Piece, pieces};
-use plan::{Extent, ExtentMap, Place, Span};
+use plan::{Extent, ExtentMap, ExtentPlace, Span};
 use std::ops::Range;
 
 /// The size to which a tail grows, in bytes. A tail is one allocation and one piece of a stripe.
@@ -119,7 +119,7 @@ impl Buffer {
     /// Moves the tail into the dirty data.
     fn freeze(&mut self) {
         if let Some((offset, tail)) = self.tail.take() {
-            self.insert_dirty(Extent { offset, length: tail.len() as u64, place: Place::Bytes(tail.into()) });
+            self.insert_dirty(Extent { offset, length: tail.len() as u64, place: ExtentPlace::Bytes(tail.into()) });
         }
     }
 
@@ -154,7 +154,7 @@ impl Buffer {
             left -= length;
             self.dirty.replace(extent.range(), &[]);
             self.dirty_bytes -= extent.length;
-            if let Place::Bytes(bytes) = &extent.place {
+            if let ExtentPlace::Bytes(bytes) = &extent.place {
                 self.in_flight_bytes += extent.length;
                 taken.push(Taken { offset: extent.offset, bytes: bytes.clone() });
             }
@@ -183,7 +183,7 @@ impl Buffer {
         self.in_flight_bytes -= taken.bytes.len() as u64;
         let range = taken.offset..taken.offset + taken.bytes.len() as u64;
         for extent in self.pending.within(&range) {
-            let Place::Bytes(bytes) = &extent.place else { continue };
+            let ExtentPlace::Bytes(bytes) = &extent.place else { continue };
             let skipped = extent.offset - taken.offset;
             // Compare addresses, not content: `taken` keeps the memory from being reused.
             if bytes.as_ptr() != taken.bytes[skipped as usize..].as_ptr() {
@@ -191,7 +191,7 @@ impl Buffer {
             }
             match span {
                 Some(span) => {
-                    let place = Place::Stripe(span.skip(skipped));
+                    let place = ExtentPlace::Stripe(span.skip(skipped));
                     self.pending.insert(Extent { place, ..extent });
                 }
                 None => {
@@ -217,7 +217,7 @@ impl Buffer {
             let (from, until) = (range.start.max(*offset), range.end.min(offset + tail.len() as u64));
             if from < until {
                 let bytes = Bytes::copy_from_slice(&tail[(from - offset) as usize..(until - offset) as usize]);
-                map.insert(Extent { offset: from, length: until - from, place: Place::Bytes(bytes) });
+                map.insert(Extent { offset: from, length: until - from, place: ExtentPlace::Bytes(bytes) });
             }
         }
         pieces(&map.within(&range), range)
@@ -236,19 +236,19 @@ impl Buffer {
         self.freeze();
         let mut map = ExtentMap::default();
         for extent in self.pending.iter().chain(self.dirty.iter()) {
-            map.insert(Extent { place: Place::Zero, ..extent.clone() });
+            map.insert(Extent { place: ExtentPlace::Zero, ..extent.clone() });
         }
         map.iter().map(Extent::range).collect()
     }
 
     /// The pending extents that are in stripes, in order.
     pub fn stored(&self) -> impl Iterator<Item = &Extent> {
-        self.pending.iter().filter(|extent| matches!(extent.place, Place::Stripe(_)))
+        self.pending.iter().filter(|extent| matches!(extent.place, ExtentPlace::Stripe(_)))
     }
 
     /// Drops the pending extents in stripes of some sets. Returns whether there were any.
     pub fn forget_stored(&mut self, gone: impl Fn(u64) -> bool) -> bool {
-        let is_gone = |extent: &&Extent| matches!(extent.place, Place::Stripe(span) if gone(span.set));
+        let is_gone = |extent: &&Extent| matches!(extent.place, ExtentPlace::Stripe(span) if gone(span.set));
         let gone: Vec<_> = self.stored().filter(is_gone).map(Extent::range).collect();
         for range in &gone {
             self.pending.replace(range.clone(), &[]);
@@ -258,7 +258,9 @@ impl Buffer {
 
     /// The stripes that have pending extents.
     pub fn stripes(&self) -> impl Iterator<Item = Span> {
-        self.pending.iter().filter_map(|extent| if let Place::Stripe(span) = extent.place { Some(span) } else { None })
+        self.pending
+            .iter()
+            .filter_map(|extent| if let ExtentPlace::Stripe(span) = extent.place { Some(span) } else { None })
     }
 
     /// Drops pending extents that a transaction names now, unless they have changed since.
@@ -274,9 +276,9 @@ impl Buffer {
 }
 
 /// Whether two places are the same. Bytes are the same only if they are the same memory.
-fn is_same(a: &Place, b: &Place) -> bool {
+fn is_same(a: &ExtentPlace, b: &ExtentPlace) -> bool {
     match (a, b) {
-        (Place::Bytes(a), Place::Bytes(b)) => a.as_ptr() == b.as_ptr(),
+        (ExtentPlace::Bytes(a), ExtentPlace::Bytes(b)) => a.as_ptr() == b.as_ptr(),
         (a, b) => a == b,
     }
 }
@@ -295,9 +297,9 @@ mod tests {
                 let i = (at - piece.range.start) as usize;
                 seen[at as usize] = match &piece.place {
                     None => None,
-                    Some(Place::Bytes(bytes)) => Some(bytes[i]),
-                    Some(Place::Stripe(span)) => Some(stripes[span.set as usize][span.start as usize + i]),
-                    Some(Place::Zero) => unreachable!("the buffer makes none"),
+                    Some(ExtentPlace::Bytes(bytes)) => Some(bytes[i]),
+                    Some(ExtentPlace::Stripe(span)) => Some(stripes[span.set as usize][span.start as usize + i]),
+                    Some(ExtentPlace::Zero) => unreachable!("the buffer makes none"),
                 };
             }
         }
@@ -338,7 +340,7 @@ mod tests {
                     7 => {
                         let stored = buffer.stored().cloned().collect::<Vec<_>>();
                         for extent in &stored {
-                            let Place::Stripe(span) = extent.place else { unreachable!() };
+                            let ExtentPlace::Stripe(span) = extent.place else { unreachable!() };
                             for i in 0..extent.length as usize {
                                 committed[extent.offset as usize + i] =
                                     Some(stripes[span.set as usize][span.start as usize + i]);

@@ -11,8 +11,8 @@ use crate::data::store::{Pin, Stored};
 use crate::data::write::lost;
 use crate::{Error, FileSystem, Result};
 use meta::port::within_session;
-use meta::{Attributes, ContentEdit, Resize, Whole};
-use plan::{Extent, Place, Span};
+use meta::{Attributes, BulkFile, ContentEdit, Resize};
+use plan::{Extent, ExtentPlace, Span};
 use std::collections::HashSet;
 use std::ops::Range;
 use volume::StripeBuffer;
@@ -50,7 +50,7 @@ enum LoadState {
     /// The file is not finished.
     Open,
     /// Create the file.
-    Made(Box<Whole>),
+    Made(Box<BulkFile>),
     /// Replace this range of an existing file.
     Part(Range<u64>),
     /// Nothing: the file was given up.
@@ -72,7 +72,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// When the volume is open for reading only.
-    pub fn ingest(&self) -> Result<BulkLoad<'_>> {
+    pub fn bulk_load(&self) -> Result<BulkLoad<'_>> {
         self.writable()?;
         Ok(BulkLoad {
             fs: self,
@@ -100,9 +100,9 @@ impl FileSystem {
     ///
     /// # Errors
     /// When the metadata cannot be written.
-    pub fn put_files(&self, files: &[Whole]) -> Result<Vec<u32>> {
+    pub fn put_files(&self, files: &[BulkFile]) -> Result<Vec<u32>> {
         self.writable()?;
-        self.room_for_metadata()?;
+        self.check_metadata_space()?;
         Ok(self.in_this_session(|| self.meta.put_files(files))?.refused)
     }
 
@@ -160,14 +160,14 @@ impl BulkLoad<'_> {
         let loading = &self.files[file];
         let first = self.pieces.last().is_none_or(|(last, _)| *last != file);
         let entry = PIECE_BYTES + if first { loading.about.path.len() } else { 0 };
-        if self.room(entry) < most.min(4096) {
+        if self.free_bytes(entry) < most.min(4096) {
             self.store_stripe()?;
         }
-        let room = self.room(entry);
+        let free_bytes = self.free_bytes(entry);
         // Cut at a page boundary, so that pages stay whole.
-        let length = if most <= room { most } else { (room & !4095).max(room.min(1)) };
+        let length = if most <= free_bytes { most } else { (free_bytes & !4095).max(free_bytes.min(1)) };
         if self.buffer.is_none() {
-            self.fs.room_for(self.fs.store.stripe_bytes() as u64)?;
+            self.fs.check_space(self.fs.store.stripe_bytes() as u64)?;
         }
         let loading = &self.files[file];
         let buffer = self.buffer.get_or_insert_with(|| self.fs.store.pool.take());
@@ -187,14 +187,14 @@ impl BulkLoad<'_> {
     }
 
     /// The bytes that still fit into the stripe, not counting the manifest entry of the next piece.
-    fn room(&self, entry: usize) -> usize {
+    fn free_bytes(&self, entry: usize) -> usize {
         let space = self.buffer.as_ref().map_or(self.fs.store.stripe_bytes() + 4096, StripeBuffer::space);
-        let room = space.saturating_sub(self.manifest_bytes + entry + 16);
-        if self.pieces.is_empty() { room.min(self.fs.store.stripe_bytes()) } else { room }
+        let free_bytes = space.saturating_sub(self.manifest_bytes + entry + 16);
+        if self.pieces.is_empty() { free_bytes.min(self.fs.store.stripe_bytes()) } else { free_bytes }
     }
 
     /// Finishes the file that was begun last: the commit creates it. Its extents are filled in.
-    pub fn finish(&mut self, whole: Whole) {
+    pub fn finish(&mut self, whole: BulkFile) {
         self.last().kind = LoadState::Made(Box::new(whole));
     }
 
@@ -248,7 +248,7 @@ impl BulkLoad<'_> {
         self.stored_bytes += bytes;
         let mut start = 0;
         for (file, piece) in owners.into_iter().zip(pieces) {
-            let place = Place::Stripe(Span { set, record, block, start });
+            let place = ExtentPlace::Stripe(Span { set, record, block, start });
             start += piece.length as u32;
             self.files[file].extents.push(Extent { offset: piece.offset, length: piece.length, place });
         }
@@ -295,7 +295,7 @@ impl BulkLoad<'_> {
                 named.extend(extents.iter().filter_map(stripe_of));
             }
             match loading.kind {
-                LoadState::Made(file) => whole.push(Whole { extents, ..*file }),
+                LoadState::Made(file) => whole.push(BulkFile { extents, ..*file }),
                 LoadState::Part(range) => {
                     let resize = Resize::AtLeast(range.end);
                     let edit = ContentEdit { ranges: vec![(range, extents)], resize, modified: None };
@@ -328,7 +328,7 @@ impl BulkLoad<'_> {
 /// The stripe that an extent is in.
 fn stripe_of(extent: &Extent) -> Option<(u64, u32)> {
     match extent.place {
-        Place::Stripe(span) => Some(span.stripe()),
+        ExtentPlace::Stripe(span) => Some(span.stripe()),
         _ => None,
     }
 }
@@ -362,19 +362,19 @@ impl Drop for BulkLoad<'_> {
 mod tests {
     use super::*;
     use crate::testing::Lab;
-    use crate::{Kind, New, ROOT, Time};
+    use crate::{FileKind, New, ROOT, Time};
 
     fn about(name: &str, size: u64) -> manifest::File {
         manifest::File { path: name.into(), size, mode: 0o600, uid: 1, gid: 2, modified: Time::default() }
     }
 
-    fn whole(ino: u64, name: &str, size: u64) -> Whole {
+    fn whole(ino: u64, name: &str, size: u64) -> BulkFile {
         let time = Time { seconds: 1_000_000, nanoseconds: 123_456_789 };
-        Whole {
+        BulkFile {
             ino,
             parent: ROOT,
             name: name.into(),
-            new: New { kind: Kind::File, mode: 0o640, uid: 7, gid: 8, device: 0, link: Vec::new() },
+            new: New { kind: FileKind::File, mode: 0o640, uid: 7, gid: 8, device: 0, link: Vec::new() },
             size,
             accessed: time,
             modified: time,
@@ -384,9 +384,9 @@ mod tests {
         }
     }
 
-    fn add(ingest: &mut BulkLoad, mut offset: u64, mut data: &[u8]) {
+    fn add(bulk_load: &mut BulkLoad, mut offset: u64, mut data: &[u8]) {
         while !data.is_empty() {
-            let added = ingest
+            let added = bulk_load
                 .add(offset, data.len(), |into| {
                     into.copy_from_slice(&data[..into.len()]);
                     Ok::<usize, Error>(into.len())
@@ -411,23 +411,23 @@ mod tests {
         let sizes = [0usize, 1, 100, 2048, 4096, 5000, 70_000, 4 << 20, 9_000_000];
         let fs = lab.open();
         let first = fs.new_inos(2 * sizes.len() as u32).unwrap();
-        let mut ingest = fs.ingest().unwrap();
+        let mut bulk_load = fs.bulk_load().unwrap();
         for (n, &size) in sizes.iter().enumerate() {
             let (ino, name) = (first + n as u64, format!("file{n}"));
-            ingest.begin(ino, about(&name, size as u64));
-            add(&mut ingest, 0, &noise[..size]);
-            ingest.finish(whole(ino, &name, size as u64));
+            bulk_load.begin(ino, about(&name, size as u64));
+            add(&mut bulk_load, 0, &noise[..size]);
+            bulk_load.finish(whole(ino, &name, size as u64));
             // Every second file is begun again and given up.
-            ingest.begin(first + (sizes.len() + n) as u64, about("given-up", 5));
-            add(&mut ingest, 0, &noise[..size.min(1000)]);
-            ingest.drop_last();
+            bulk_load.begin(first + (sizes.len() + n) as u64, about("given-up", 5));
+            add(&mut bulk_load, 0, &noise[..size.min(1000)]);
+            bulk_load.drop_last();
         }
-        let done = ingest.commit().unwrap();
-        assert!(done.refused.is_empty() && ingest.is_empty() && ingest.bytes() == 0);
-        ingest.begin(first, about("late", 5));
-        add(&mut ingest, 0, b"never committed");
-        ingest.finish(whole(first + 1000, "late", 15));
-        drop(ingest);
+        let done = bulk_load.commit().unwrap();
+        assert!(done.refused.is_empty() && bulk_load.is_empty() && bulk_load.bytes() == 0);
+        bulk_load.begin(first, about("late", 5));
+        add(&mut bulk_load, 0, b"never committed");
+        bulk_load.finish(whole(first + 1000, "late", 15));
+        drop(bulk_load);
         fs.abandon();
         drop(fs);
 
@@ -453,13 +453,13 @@ mod tests {
         let first = fs.new_inos(3).unwrap();
         let there = crate::testing::make(&fs, "b");
         let directory = fs.attributes(ROOT).unwrap();
-        let mut ingest = fs.ingest().unwrap();
+        let mut bulk_load = fs.bulk_load().unwrap();
         for (n, name) in ["a", "b", "c"].into_iter().enumerate() {
-            ingest.begin(first + n as u64, about(name, 3));
-            add(&mut ingest, 0, b"new");
-            ingest.finish(whole(first + n as u64, name, 3));
+            bulk_load.begin(first + n as u64, about(name, 3));
+            add(&mut bulk_load, 0, b"new");
+            bulk_load.finish(whole(first + n as u64, name, 3));
         }
-        assert_eq!(ingest.commit().unwrap().refused, [(ROOT, b"b".to_vec())]);
+        assert_eq!(bulk_load.commit().unwrap().refused, [(ROOT, b"b".to_vec())]);
         assert_eq!(fs.lookup(ROOT, b"b").unwrap().ino, there);
         assert_eq!(read(&fs, first + 2, 3), b"new");
         // Repeat the request, as after a lost answer: a file that is already there is not refused.
@@ -483,11 +483,11 @@ mod tests {
         let fs = lab.open();
         let ino = crate::testing::make(&fs, "large");
         for (begin, at, data) in [(2u64 << 20, (2 << 20) + 5000, &b"second"[..]), (0, 0, b"first"), (0, 3, b"over")] {
-            let mut ingest = fs.ingest().unwrap();
-            ingest.begin(ino, about("large", 3 << 20));
-            add(&mut ingest, at, data);
-            ingest.finish_part(begin..begin + (1 << 20));
-            ingest.commit().unwrap();
+            let mut bulk_load = fs.bulk_load().unwrap();
+            bulk_load.begin(ino, about("large", 3 << 20));
+            add(&mut bulk_load, at, data);
+            bulk_load.finish_part(begin..begin + (1 << 20));
+            bulk_load.commit().unwrap();
         }
         let all = read(&fs, ino, 3 << 20);
         assert_eq!(all.len(), 3 << 20);

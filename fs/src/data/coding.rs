@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use volume::Cost;
 
 /// How often the load of the processors is measured.
-const LOOK: Duration = Duration::from_millis(500);
+const LOAD_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Chooses the coder of each stripe.
 pub(crate) struct Coders {
@@ -74,7 +74,7 @@ impl Coders {
 
     fn choose(&self, stripe: &Stripe, queued: u64) -> Coder {
         let mut state = lock(&self.state);
-        if state.looked.is_none_or(|when| when.elapsed() >= LOOK) {
+        if state.looked.is_none_or(|when| when.elapsed() >= LOAD_INTERVAL) {
             state.looked = Some(Instant::now());
             if let Some(spent) = processor_time() {
                 let (idle, all) = (spent.0.saturating_sub(state.spent.0), spent.1.saturating_sub(state.spent.1));

@@ -5,17 +5,17 @@
 //! survives it, too.
 
 use crate::data::buffer::Taken;
-use crate::data::file::{File, State};
+use crate::data::file::{File, FileState};
 use crate::data::manifest::{self, Piece};
 use crate::data::store::{Pin, Stored};
 use crate::{Error, FileSystem, Result};
 use meta::{ContentEdit, Resize, Seq};
-use plan::{Extent, Place, Span};
+use plan::{Extent, ExtentPlace, Span};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 use volume::steps::aside;
-use volume::{Step, StripeBuffer};
+use volume::{StripeBuffer, WriteStep};
 
 /// A sync of at most this much dirty data writes the data into the metadata, which makes it durable
 /// with one write per mirror. Later it is moved into stripes.
@@ -51,20 +51,20 @@ impl<'a> Packer<'a> {
             let entry = self.paths.entry(file.ino).or_insert_with(|| self.fs.describe(file.ino)).clone();
             let entry = if self.pieces.last().is_some_and(|last| last.ino == file.ino) { None } else { entry };
             let entry_bytes = 16 + entry.as_ref().map_or(0, |entry| 48 + entry.path.len());
-            let room = buffer.space().saturating_sub(self.manifest_bytes + entry_bytes + 16);
-            let room = if self.pieces.is_empty() { room.min(self.fs.store.stripe_bytes()) } else { room };
-            if room < taken.bytes.len().min(4096) {
+            let space = buffer.space().saturating_sub(self.manifest_bytes + entry_bytes + 16);
+            let space = if self.pieces.is_empty() { space.min(self.fs.store.stripe_bytes()) } else { space };
+            if space < taken.bytes.len().min(4096) {
                 self.finish().inspect_err(|_| self.fs.landed(file, &taken, None))?;
                 continue;
             }
             // Cut at a page boundary, so that pages stay whole.
             let length = match taken.bytes.len() {
-                all if all <= room => all,
-                _ => (room & !4095).max(room.min(1)),
+                all if all <= space => all,
+                _ => (space & !4095).max(space.min(1)),
             };
             let begun = Instant::now();
             buffer.extend_from_slice(&taken.bytes[..length]);
-            self.fs.store.targets.steps().extend(Step::Master, begun.elapsed());
+            self.fs.store.targets.steps().extend(WriteStep::Master, begun.elapsed());
             self.pieces.push(Piece { ino: file.ino, offset: taken.offset, length: length as u64, file: entry });
             self.manifest_bytes += entry_bytes;
             let rest = Taken { offset: taken.offset + length as u64, bytes: taken.bytes.slice(length..) };
@@ -157,7 +157,7 @@ impl FileSystem {
     pub(crate) fn append_stripe(&self, buffer: StripeBuffer, manifest: &[u8]) -> Result<(Stored, Pin<'_>)> {
         let (stored, pin) = self.store.append(buffer, manifest)?;
         let range = volume::record_range(stored.record, stored.block);
-        self.room.spend((range.end - range.start) * self.store.options.code.shape().k as u64);
+        self.space.spend((range.end - range.start) * self.store.options.code.shape().k as u64);
         Ok((stored, pin))
     }
 
@@ -287,7 +287,7 @@ impl FileSystem {
         let mut state = file.state();
         let dirty = state.buffer.dirty_bytes();
         // A tiny file reserved its space in the metadata when it was written.
-        let little = state.buffer.is_tiny() || synced && dirty <= INLINE_BYTES && self.room_for_metadata().is_ok();
+        let little = state.buffer.is_tiny() || synced && dirty <= INLINE_BYTES && self.check_metadata_space().is_ok();
         if state.gone || dirty == 0 || !little || !state.buffer.nothing_pending() {
             return None;
         }
@@ -295,7 +295,7 @@ impl FileSystem {
         let extent = |piece: &Taken| Extent {
             offset: piece.offset,
             length: piece.bytes.len() as u64,
-            place: Place::Bytes(piece.bytes.clone()),
+            place: ExtentPlace::Bytes(piece.bytes.clone()),
         };
         let ranges = taken.iter().map(extent).map(|extent| (extent.range(), vec![extent])).collect();
         let edit = ContentEdit { ranges, resize: size_of(&state), modified: state.buffer.modified };
@@ -309,15 +309,15 @@ impl FileSystem {
         files.iter().for_each(|file| file.state().failed = None);
         let mut failed = if store { self.flush(files).err() } else { None };
         let (inline, mut stored_any) = (parts.len(), false);
-        let (mut room, mut left) = (EXTENTS_PER_COMMIT, 0);
+        let (mut space, mut left) = (EXTENTS_PER_COMMIT, 0);
         for file in files {
             let mut state = aside(|| file.wait_for_arrivals());
             self.forget_lost(&mut state);
             failed = failed.or(state.failed.take());
             let mut all = state.buffer.stored();
-            let stored: Vec<Extent> = all.by_ref().take(room).cloned().collect();
+            let stored: Vec<Extent> = all.by_ref().take(space).cloned().collect();
             let more = all.count();
-            room -= stored.len();
+            space -= stored.len();
             left += more;
             if stored.is_empty() && more > 0 {
                 continue;
@@ -347,7 +347,7 @@ impl FileSystem {
 
     /// Drops pending data in sets that were given up with the session of this client. Returns
     /// whether there was any: the next sync or close of the file reports it.
-    pub(crate) fn forget_lost(&self, state: &mut State) -> bool {
+    pub(crate) fn forget_lost(&self, state: &mut FileState) -> bool {
         let lost = self.change_buffer(state, |buffer| buffer.forget_stored(|set| !self.store.is_ours(set)));
         if lost {
             self.note_lost(state);
@@ -393,7 +393,7 @@ struct Part {
 
 /// The size that a commit sets. It never restores an older, larger size: another client may have
 /// truncated the file.
-fn size_of(state: &State) -> Resize {
+fn size_of(state: &FileState) -> Resize {
     Resize::AtLeast(state.buffer.end())
 }
 
@@ -404,14 +404,14 @@ mod tests {
     /// Tests the limit of a transaction, which is 32 MiB.
     #[test]
     fn more_extents_than_a_transaction_takes_are_committed() {
-        const COUNT: u64 = 560_000;
+        const FILE_COUNT: u64 = 560_000;
         let lab = Lab::new("rs:2+1", 3);
         let fs = lab.open();
         let ino = make(&fs, "file");
         fs.open(ino, true).unwrap();
         fs.write(ino, 0, &[9; 100]).unwrap();
         fs.sync(ino).unwrap();
-        for n in 1..COUNT {
+        for n in 1..FILE_COUNT {
             fs.write(ino, n * 10, &(n as u32).to_le_bytes()).unwrap();
         }
         fs.sync(ino).unwrap();
@@ -419,8 +419,8 @@ mod tests {
         fs.close_volume().unwrap();
         drop(fs);
         let fs = lab.open();
-        assert_eq!(fs.attributes(ino).unwrap().size, (COUNT - 1) * 10 + 4);
-        for n in [20, 16_383, 16_384, 16_385, 40_000, COUNT - 1] {
+        assert_eq!(fs.attributes(ino).unwrap().size, (FILE_COUNT - 1) * 10 + 4);
+        for n in [20, 16_383, 16_384, 16_385, 40_000, FILE_COUNT - 1] {
             let mut bytes = [0; 4];
             fs.read(ino, n * 10, &mut bytes).unwrap();
             assert_eq!(u32::from_le_bytes(bytes), n as u32);

@@ -263,7 +263,7 @@ mod tests {
     use crate::testing::{Lab, make};
     use std::time::{Duration, Instant};
     use volume::target::{Target, TargetFile};
-    use volume::{Control, Step};
+    use volume::{Control, WriteStep};
 
     #[test]
     fn a_repair_shows_how_far_it_is_and_keeps_to_its_limit() {
@@ -275,9 +275,11 @@ mod tests {
         fs.sync(ino).unwrap();
         let (counts, cost) = (fs.counts(), fs.write_cost());
         assert_eq!((counts.writes.time.now().count(), counts.writes.bytes()), (16, data.len() as u64));
-        assert_eq!((cost.writes, cost.bytes, cost.of(Step::Client).count), (16, data.len() as u64, 16));
-        let stripes = cost.of(Step::Parity).count;
-        assert!(stripes >= 4 && cost.of(Step::Master).count == stripes && cost.of(Step::Slave).count > stripes);
+        assert_eq!((cost.writes, cost.bytes, cost.of(WriteStep::Client).count), (16, data.len() as u64, 16));
+        let stripes = cost.of(WriteStep::Parity).count;
+        assert!(
+            stripes >= 4 && cost.of(WriteStep::Master).count == stripes && cost.of(WriteStep::Slave).count > stripes
+        );
         for (file, _) in lab.disks[1].list().unwrap() {
             if matches!(file, TargetFile::Chunk { .. }) {
                 lab.disks[1].remove(file).unwrap();

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 const SHARDS: usize = 16;
 
 /// The locked state of a file. Hold it only for a moment.
-pub(crate) type Locked<'a> = Guard<'a, State, 2>;
+pub(crate) type Locked<'a> = Guard<'a, FileState, 2>;
 
 /// A file that is open or has uncommitted content.
 #[derive(Debug)]
@@ -25,14 +25,14 @@ pub(crate) struct File {
     /// Held while the file gets or loses a name and, where the metadata is in this process, while
     /// it is opened or closed. Lock it before `state`.
     naming: Mutex<()>,
-    state: Ranked<State, 2>,
+    state: Ranked<FileState, 2>,
     /// Signalled when a piece was written into a stripe, or failed.
     arrived: Condvar,
 }
 
 /// The state of a file in this process.
 #[derive(Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct FileState {
     pub buffer: Buffer,
     pub openers: u32,
     /// How often this process changed the committed content.
@@ -62,7 +62,7 @@ pub(crate) struct State {
     pub losses: u64,
 }
 
-impl State {
+impl FileState {
     /// A value that changes whenever this process changes the committed content.
     pub fn seen(&self) -> (u64, bool) {
         (self.changes, self.changing)
@@ -281,7 +281,7 @@ mod tests {
     }
 
     fn new() -> crate::New {
-        crate::New { kind: crate::Kind::File, mode: 0o644, uid: 1, gid: 2, device: 0, link: Vec::new() }
+        crate::New { kind: crate::FileKind::File, mode: 0o644, uid: 1, gid: 2, device: 0, link: Vec::new() }
     }
 
     /// With a stream of writes and commits, no reader sees a smaller size or an older time than

@@ -92,7 +92,7 @@ impl Memory {
     /// # Errors
     /// When nothing can be written: an attempt that began meanwhile failed. What failed before says
     /// nothing: targets may have space again, and be there again.
-    pub fn wait_for_room(&self, hurry: impl Fn()) -> crate::Result<()> {
+    pub fn wait_for_space(&self, hurry: impl Fn()) -> crate::Result<()> {
         if self.used() <= self.limit {
             return Ok(());
         }
@@ -128,9 +128,9 @@ mod tests {
         memory.attempt(full).unwrap_err();
         memory.add(20);
         let write = || memory.attempt(|| Ok(_ = memory.used.fetch_sub(20, Ordering::Relaxed)));
-        memory.wait_for_room(|| _ = write()).unwrap();
+        memory.wait_for_space(|| _ = write()).unwrap();
         memory.add(20);
-        let refused = memory.wait_for_room(|| _ = memory.attempt(full)).unwrap_err();
+        let refused = memory.wait_for_space(|| _ = memory.attempt(full)).unwrap_err();
         assert!(refused.is_no_space());
     }
 }

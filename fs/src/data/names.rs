@@ -1,14 +1,14 @@
 //! Operations on names and attributes: the metadata, combined with the newer state in buffers. A
 //! change that waits until its session has ended fails: others may have changed the same meanwhile.
 
-use crate::data::file::{File, State};
+use crate::data::file::{File, FileState};
 use crate::{Error, FileSystem, Result};
-use meta::{Attributes, Change, Kind, Listed, New, Removed, Rename, RenameMode, SetTime, Time};
+use meta::{AttributeChange, Attributes, FileKind, Listed, New, Removed, Rename, RenameMode, SetTime, Time};
 use std::time::Instant;
 
 /// How often attributes are read again because a commit changed the file meanwhile, before the
 /// content lock is taken.
-const ATTEMPTS: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 
 /// Attributes to set; None leaves one unchanged.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,8 +34,8 @@ pub struct SetAttributes {
 impl FileSystem {
     /// The attributes of a file, with its uncommitted changes.
     pub(crate) fn attributes_of(&self, file: &File) -> Result<Attributes> {
-        let with = |state: &mut State, mut attributes: Attributes| {
-            if attributes.kind == Kind::File {
+        let with = |state: &mut FileState, mut attributes: Attributes| {
+            if attributes.kind == FileKind::File {
                 attributes.size = self.learn_size(state, attributes.size);
                 attributes.allocated += state.buffer.held_bytes();
                 if let Some(modified) = state.buffer.modified {
@@ -44,7 +44,7 @@ impl FileSystem {
             }
             attributes
         };
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             let changes = file.state().changes;
             // Ask without the lock: the server makes other clients commit first, and they may wait
             // for data in this buffer.
@@ -64,7 +64,7 @@ impl FileSystem {
 
     /// The size of a file, given the committed size. The caller has checked that this process
     /// changed nothing since it asked.
-    pub(crate) fn learn_size(&self, state: &mut State, committed: u64) -> u64 {
+    pub(crate) fn learn_size(&self, state: &mut FileState, committed: u64) -> u64 {
         if !self.is_shared() {
             return state.buffer.size.unwrap_or(committed);
         }
@@ -80,7 +80,7 @@ impl FileSystem {
     /// before they were read: a file that left the table since may have committed changes that they
     /// do not show.
     fn with_buffer(&self, found: Attributes, departures: u64) -> Attributes {
-        if found.kind != Kind::File {
+        if found.kind != FileKind::File {
             return found;
         }
         // For a file that was removed meanwhile, show the attributes that were found.
@@ -126,8 +126,8 @@ impl FileSystem {
             self.truncate(ino, size)?;
         }
         let SetAttributes { mode, uid, gid, accessed, modified, changed, created, .. } = change;
-        let change = Change { mode, uid, gid, accessed, modified, changed, created };
-        if change == Change::default() {
+        let change = AttributeChange { mode, uid, gid, accessed, modified, changed, created };
+        if change == AttributeChange::default() {
             return self.attributes(ino);
         }
         let departures = self.table.departures();
@@ -169,7 +169,7 @@ impl FileSystem {
         let mode = self.meta.describe(ino)?.0.mode;
         if mode != meta::unprivileged(mode) {
             let mode = Some(meta::unprivileged(mode));
-            self.meta.set_attributes(ino, Change { mode, ..Change::default() }, self.stamp())?;
+            self.meta.set_attributes(ino, AttributeChange { mode, ..AttributeChange::default() }, self.stamp())?;
         }
         match self.meta.remove_attribute(ino, meta::FILE_CAPABILITIES, self.stamp()) {
             Ok(_) | Err(meta::Error::NoAttribute) => Ok(true),
@@ -183,7 +183,7 @@ impl FileSystem {
     /// Those of [`meta::Meta::make`].
     pub fn make(&self, parent: u64, name: &[u8], new: &New) -> Result<Attributes> {
         self.writable()?;
-        self.room_for_metadata()?;
+        self.check_metadata_space()?;
         Ok(self.in_this_session(|| self.meta.make(parent, name, new, self.stamp()))?.0)
     }
 
@@ -197,7 +197,7 @@ impl FileSystem {
 
     fn link_in_session(&self, ino: u64, parent: u64, name: &[u8]) -> Result<Attributes> {
         self.writable()?;
-        self.room_for_metadata()?;
+        self.check_metadata_space()?;
         let file = self.table.enter(ino);
         let linked = {
             let _turn = file.naming();
@@ -287,12 +287,12 @@ impl FileSystem {
     }
 
     /// Whether a file is kept after it lost its last name: it is open, or the kernel knows it.
-    fn is_needed(&self, ino: u64, state: &State) -> bool {
+    fn is_needed(&self, ino: u64, state: &FileState) -> bool {
         state.openers > 0 || self.lookups.knows(ino)
     }
 
     /// Updates the state of a file after it lost a name.
-    fn after_removal(&self, state: &mut State, removed: Removed) {
+    fn after_removal(&self, state: &mut FileState, removed: Removed) {
         if removed.last {
             state.orphan = removed.orphan;
             if removed.orphan {
@@ -305,7 +305,7 @@ impl FileSystem {
     }
 
     /// Releases a file without a name that is no longer needed.
-    pub(crate) fn let_go(&self, ino: u64, state: &mut State) {
+    pub(crate) fn let_go(&self, ino: u64, state: &mut FileState) {
         if !state.orphan || self.is_needed(ino, state) {
             return;
         }
@@ -326,7 +326,7 @@ impl FileSystem {
     /// Drops uncommitted data of files that lost their last name here, if the server has removed
     /// them. Asks the server about files that have been dirty since before a moment.
     pub(crate) fn forget_removed(&self, since: Option<Instant>) {
-        let is_due = |state: &State| state.is_left && state.dirty_since.is_none_or(|dirty| Some(dirty) <= since);
+        let is_due = |state: &FileState| state.is_left && state.dirty_since.is_none_or(|dirty| Some(dirty) <= since);
         for file in self.table.all().into_iter().filter(|file| is_due(&file.state())) {
             if self.meta.attributes(file.ino) == Err(meta::Error::NotFound) {
                 self.forget_content(&mut file.state());
@@ -335,7 +335,7 @@ impl FileSystem {
     }
 
     /// Drops the uncommitted content of a removed file.
-    fn forget_content(&self, state: &mut State) {
+    fn forget_content(&self, state: &mut FileState) {
         (state.gone, state.lacks_data, state.lacks_pages) = (true, false, false);
         state.buffer.modified = None;
         self.change_buffer(state, |buffer| buffer.forget(0..u64::MAX));
@@ -444,7 +444,7 @@ impl FileSystem {
     /// Those of [`meta::Meta::set_attribute`].
     pub fn set_attribute(&self, ino: u64, name: &[u8], value: &[u8], must_exist: Option<bool>) -> Result<()> {
         self.writable()?;
-        self.room_for_metadata()?;
+        self.check_metadata_space()?;
         self.in_this_session(|| self.meta.set_attribute(ino, name, value, must_exist, self.stamp()))?;
         Ok(())
     }
@@ -480,7 +480,7 @@ impl FileSystem {
         let mut state = file.state();
         state.openers += 1;
         let is_overtaken = state.changes != changes;
-        if let Some(found) = found.filter(|found| found.kind == Kind::File && !is_overtaken) {
+        if let Some(found) = found.filter(|found| found.kind == FileKind::File && !is_overtaken) {
             self.learn_size(&mut state, found.size);
         }
         drop(state);

@@ -2,16 +2,16 @@
 
 use crate::data::file::File;
 use crate::{Error, FileSystem, Result};
-use meta::Kind;
+use meta::FileKind;
 use plan::extent::{Piece, pieces};
-use plan::{Extent, ExtentMap, Place};
+use plan::{Extent, ExtentMap, ExtentPlace};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// How often a read is retried when the stripes that it needs are freed meanwhile.
-const ATTEMPTS: usize = 5;
+const MAX_ATTEMPTS: usize = 5;
 /// A read that takes this long and fails had targets that do not answer.
-const SLOW: Duration = Duration::from_secs(1);
+const SLOW_READ: Duration = Duration::from_secs(1);
 
 /// What `lseek` looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl FileSystem {
             if found.iter().any(|piece| piece.place.is_none()) {
                 // This is a hole, or the file was truncated since its size was read: by this
                 // process or by another client.
-                if file.state().seen() != seen && attempt < ATTEMPTS {
+                if file.state().seen() != seen && attempt < MAX_ATTEMPTS {
                     continue;
                 }
                 if self.alone().is_none() {
@@ -64,8 +64,8 @@ impl FileSystem {
                 Ok(()) => return Ok(into.len()),
                 // The data may have been overwritten and its stripes freed meanwhile. A second look
                 // shows where it is now. Do not wait again for targets that did not answer.
-                Err(error) if attempt == ATTEMPTS => return Err(error),
-                Err(error) if begun.elapsed() > SLOW && !self.has_moved(ino, &found)? => return Err(error),
+                Err(error) if attempt == MAX_ATTEMPTS => return Err(error),
+                Err(error) if begun.elapsed() > SLOW_READ && !self.has_moved(ino, &found)? => return Err(error),
                 Err(_) => {}
             }
         }
@@ -150,11 +150,11 @@ impl FileSystem {
         Ok(())
     }
 
-    pub(crate) fn fill_place(&self, place: &Place, into: &mut [u8]) -> Result<()> {
+    pub(crate) fn fill_place(&self, place: &ExtentPlace, into: &mut [u8]) -> Result<()> {
         match place {
-            Place::Stripe(span) => self.store.read(*span, into)?,
-            Place::Bytes(bytes) => into.copy_from_slice(bytes),
-            Place::Zero => into.fill(0),
+            ExtentPlace::Stripe(span) => self.store.read(*span, into)?,
+            ExtentPlace::Bytes(bytes) => into.copy_from_slice(bytes),
+            ExtentPlace::Zero => into.fill(0),
         }
         Ok(())
     }
@@ -165,7 +165,7 @@ impl FileSystem {
     /// `NoData` when there is none.
     pub fn seek(&self, ino: u64, offset: u64, what: Seek) -> Result<u64> {
         let attributes = self.attributes(ino)?;
-        if attributes.kind != Kind::File {
+        if attributes.kind != FileKind::File {
             return Err(Error::Meta(meta::Error::Invalid("not a regular file".into())));
         }
         let size = attributes.size;
@@ -203,11 +203,12 @@ impl FileSystem {
         let (extents, range) = self.next_extents(ino, range)?;
         let mut map: ExtentMap = extents
             .into_iter()
-            .filter(|extent| extent.place != Place::Zero)
-            .map(|extent| Extent { place: Place::Zero, ..extent })
+            .filter(|extent| extent.place != ExtentPlace::Zero)
+            .map(|extent| Extent { place: ExtentPlace::Zero, ..extent })
             .collect();
         for covered in covered.unwrap_or_default() {
-            let extent = Extent { offset: covered.start, length: covered.end - covered.start, place: Place::Zero };
+            let extent =
+                Extent { offset: covered.start, length: covered.end - covered.start, place: ExtentPlace::Zero };
             if let Some(extent) = extent.clip(&range) {
                 map.insert(extent);
             }
@@ -218,5 +219,5 @@ impl FileSystem {
 
 /// The end of the part of the range that these extents cover completely.
 fn covered(extents: &[Extent], range: &Range<u64>) -> u64 {
-    extents.last().filter(|_| extents.len() >= meta::MOST_EXTENTS).map_or(range.end, Extent::end)
+    extents.last().filter(|_| extents.len() >= meta::MAX_EXTENTS).map_or(range.end, Extent::end)
 }

@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 
 /// How many sets a client requests at a time, and how many it keeps ahead. A set holds some hundred
 /// MiB.
-const BATCH: u32 = 4;
-const AHEAD: usize = 2;
+const SETS_PER_REQUEST: u32 = 4;
+const SETS_AHEAD: usize = 2;
 /// The shortest time between two exchanges of sets for better ones: the server may not know yet
 /// that there are better ones.
-const RENEW_AFTER: Duration = Duration::from_secs(3);
+const MIN_RENEWAL_INTERVAL: Duration = Duration::from_secs(3);
 
 /// A source of chunk sets.
 pub(crate) trait NewSets: Send + Sync {
@@ -98,7 +98,7 @@ struct State {
     renewed: Option<Instant>,
     /// How often this client reclaimed its sets from a server. An older answer may list sets that
     /// were not reclaimed.
-    told: u64,
+    reclaims: u64,
     /// Sets were lost, and their data has not been checked yet.
     lost: bool,
 }
@@ -115,16 +115,16 @@ impl Leased {
     /// The sets that this client may write to, to reclaim them from a server that lost the session.
     pub fn tell(&self) -> Vec<u64> {
         let mut state = self.state();
-        state.told += 1;
+        state.reclaims += 1;
         state.held.iter().copied().collect()
     }
 
-    /// Of the reclaimed sets `told`, the server confirmed `kept`. Returns how many were lost: they
-    /// belong to another client now, or are removed.
-    pub fn keep(&self, told: &[u64], kept: &[u64]) -> usize {
+    /// Of the reclaimed sets `reclaimed`, the server confirmed `kept`. Returns how many were lost:
+    /// they belong to another client now, or are removed.
+    pub fn keep(&self, reclaimed: &[u64], kept: &[u64]) -> usize {
         let mut state = self.state();
         let before = state.held.len();
-        let lost = |set: &u64| told.contains(set) && !kept.contains(set);
+        let lost = |set: &u64| reclaimed.contains(set) && !kept.contains(set);
         state.held.retain(|set| !lost(set));
         state.ahead.retain(|(set, _)| !lost(set));
         let count = before - state.held.len();
@@ -149,18 +149,18 @@ impl Leased {
         let avoid: Vec<TargetId> =
             store.targets.ids().into_iter().filter(|id| store.targets.error(*id).is_some()).collect();
         loop {
-            let (told, known): (u64, Vec<u64>) = {
+            let (reclaims, known): (u64, Vec<u64>) = {
                 let state = self.state();
-                if state.ahead.len() >= AHEAD {
+                if state.ahead.len() >= SETS_AHEAD {
                     return Ok(());
                 }
-                (state.told, state.held.iter().copied().collect())
+                (state.reclaims, state.held.iter().copied().collect())
             };
-            let new = self.session.new_sets(BATCH, &avoid, &known)?;
+            let new = self.session.new_sets(SETS_PER_REQUEST, &avoid, &known)?;
             let mut state = self.state();
             // If the session was reclaimed meanwhile, these sets were not in the list. The next
             // request gives them back.
-            if state.told == told {
+            if state.reclaims == reclaims {
                 state.held.extend(new.iter().map(|(set, _)| *set));
                 state.ahead.extend(new);
                 return Ok(());
@@ -186,7 +186,8 @@ impl Leased {
             let mut state = self.state();
             let of_no_use: Vec<u64> =
                 state.ahead.iter().filter(|(_, record)| worse(&record.places)).map(|(set, _)| *set).collect();
-            if !open && of_no_use.is_empty() || state.renewed.is_some_and(|when| when.elapsed() < RENEW_AFTER) {
+            if !open && of_no_use.is_empty() || state.renewed.is_some_and(|when| when.elapsed() < MIN_RENEWAL_INTERVAL)
+            {
                 return Ok(());
             }
             state.renewed = Some(Instant::now());

@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use volume::target::Space;
 
 /// The shortest time between two measurements of the space for writers that are refused.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const MIN_MEASURE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The time between two measurements.
-const TICK: Duration = Duration::from_secs(1);
+const MEASURE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Space on the targets, in bytes of user data: the last measurement, and what was stored since.
 #[derive(Debug, Default)]
-pub(crate) struct Room {
+pub(crate) struct VolumeSpace {
     total: AtomicU64,
     free: AtomicU64,
     /// All bytes ever stored, and how many of them `free` includes.
@@ -28,7 +28,7 @@ pub(crate) struct Room {
     when: Mutex<Option<Instant>>,
 }
 
-impl Room {
+impl VolumeSpace {
     /// Stripes took this many bytes.
     pub fn spend(&self, bytes: u64) {
         self.spent.fetch_add(bytes, Ordering::Relaxed);
@@ -49,7 +49,7 @@ impl Room {
 
     /// Whether the last measurement is old enough to measure again.
     pub fn is_old(&self) -> bool {
-        lock(&self.when).is_none_or(|when| when.elapsed() > LOOK_AGAIN)
+        lock(&self.when).is_none_or(|when| when.elapsed() > MIN_MEASURE_INTERVAL)
     }
 
     /// Records a measurement of the server. It was made after the call before, or that call would
@@ -70,12 +70,12 @@ impl Room {
 /// share.
 pub(crate) fn balanced(systems: &[(u64, u64)], blocks: u64) -> u64 {
     let fits = |length: u64| {
-        let room = |&(targets, room): &(u64, u64)| u128::from(room).min(u128::from(targets) * u128::from(length));
-        systems.iter().map(room).sum::<u128>() >= u128::from(blocks) * u128::from(length)
+        let space = |&(targets, space): &(u64, u64)| u128::from(space).min(u128::from(targets) * u128::from(length));
+        systems.iter().map(space).sum::<u128>() >= u128::from(blocks) * u128::from(length)
     };
     // The lengths that fit are an interval that begins with 0.
     let (mut low, mut high) =
-        (0, systems.iter().map(|(_, room)| u128::from(*room)).sum::<u128>() / u128::from(blocks.max(1)) + 1);
+        (0, systems.iter().map(|(_, space)| u128::from(*space)).sum::<u128>() / u128::from(blocks.max(1)) + 1);
     while low + 1 < high {
         let middle = u128::midpoint(low, high);
         if fits(middle as u64) { low = middle } else { high = middle }
@@ -89,18 +89,18 @@ const RESERVE_BYTES: u64 = 64 << 20;
 
 /// A target, in the computation of the space of a volume.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TargetRoom {
+pub(crate) struct TargetSpace {
     /// What it reported last; None when it never reported.
     space: Option<Space>,
     /// It answers, or is only late.
     there: bool,
 }
 
-impl TargetRoom {
+impl TargetSpace {
     /// The known state of a target; None for one that was never found.
-    pub fn of(room: Option<&volume::Room>) -> Self {
-        let there = room.is_some_and(|room| room.answer != volume::Answer::None);
-        Self { space: room.and_then(|room| room.space), there }
+    pub fn of(space: Option<&volume::ReportedSpace>) -> Self {
+        let there = space.is_some_and(|space| space.answer != volume::Answer::None);
+        Self { space: space.and_then(|space| space.space), there }
     }
 }
 
@@ -108,17 +108,17 @@ impl TargetRoom {
 /// `blocks` blocks, k of them data, each on another target. With targets missing, stripes are
 /// written to the others, but there is no more space than with all targets: repair needs it to
 /// restore the missing blocks.
-pub(crate) fn user_room(targets: &[TargetRoom], k: u64, blocks: u64) -> (u64, u64) {
-    let there: Vec<TargetRoom> = targets.iter().filter(|target| target.there).copied().collect();
+pub(crate) fn user_space(targets: &[TargetSpace], k: u64, blocks: u64) -> (u64, u64) {
+    let there: Vec<TargetSpace> = targets.iter().filter(|target| target.there).copied().collect();
     if (there.len() as u64) < k {
         return (0, 0);
     }
-    let (now, whole) = (room_of(&there, k, blocks), room_of(targets, k, blocks));
+    let (now, whole) = (space_of(&there, k, blocks), space_of(targets, k, blocks));
     (now.0.min(whole.0), now.1.min(whole.1))
 }
 
 /// The same for targets that are all present.
-fn room_of(targets: &[TargetRoom], k: u64, blocks: u64) -> (u64, u64) {
+fn space_of(targets: &[TargetSpace], k: u64, blocks: u64) -> (u64, u64) {
     let mut systems: BTreeMap<u64, (u64, Space)> = BTreeMap::new();
     for space in targets.iter().filter_map(|target| target.space) {
         systems.entry(space.system).or_insert((0, space)).0 += 1;
@@ -131,14 +131,17 @@ fn room_of(targets: &[TargetRoom], k: u64, blocks: u64) -> (u64, u64) {
     }
     let kept = |targets: u64, space: &Space| (targets * RESERVE_BYTES).min(space.total / 8);
     let left = |targets: u64, space: &Space| space.free.saturating_sub(kept(targets, space));
-    let mut rooms: Vec<(u64, u64, u64)> =
+    let mut spaces: Vec<(u64, u64, u64)> =
         systems.values().map(|(targets, space)| (*targets, space.total, left(*targets, space))).collect();
-    if let (Some(total), Some(free)) = (rooms.iter().map(|room| room.1).min(), rooms.iter().map(|room| room.2).min()) {
-        rooms.extend((0..unknown).map(|_| (1, total, free)));
+    if let (Some(total), Some(free)) =
+        (spaces.iter().map(|space| space.1).min(), spaces.iter().map(|space| space.2).min())
+    {
+        spaces.extend((0..unknown).map(|_| (1, total, free)));
     }
     let blocks = blocks.min(targets.len() as u64);
-    let fits = |of: fn(&(u64, u64, u64)) -> (u64, u64)| balanced(&rooms.iter().map(of).collect::<Vec<_>>(), blocks) * k;
-    (fits(|room| (room.0, room.1)), fits(|room| (room.0, room.2)))
+    let fits =
+        |of: fn(&(u64, u64, u64)) -> (u64, u64)| balanced(&spaces.iter().map(of).collect::<Vec<_>>(), blocks) * k;
+    (fits(|space| (space.0, space.1)), fits(|space| (space.0, space.2)))
 }
 
 /// The thread that measures the space where the metadata is. It does nothing else: work that waits
@@ -146,58 +149,58 @@ fn room_of(targets: &[TargetRoom], k: u64, blocks: u64) -> (u64, u64) {
 /// be refused for that long.
 pub(crate) fn watch(fs: &Weak<FileSystem>) {
     loop {
-        std::thread::sleep(TICK);
+        std::thread::sleep(MEASURE_INTERVAL);
         let Some(fs) = fs.upgrade().filter(|fs| !fs.is_closed()) else { return };
-        fs.beside("measuring the space", || fs.look_at_room());
+        fs.beside("measuring the space", || fs.measure_space());
     }
 }
 
 impl FileSystem {
     /// Measures the space. Targets on one file system share it.
-    pub(crate) fn look_at_room(&self) {
-        let spent = self.room.spent();
+    pub(crate) fn measure_space(&self) {
+        let spent = self.space.spent();
         if let Some((need_bytes, mirrors)) = self.sharing().metadata_needs() {
             self.store.keep_for_metadata(need_bytes, mirrors);
         }
         let takes_more = self.sharing().metadata_takes_more(self.memory.inline()).unwrap_or(true);
-        let (total, free) = self.store.user_room();
+        let (total, free) = self.store.user_space();
         // Clients learn the state of the metadata by this, too.
-        self.room.looked(spent, total, if takes_more { free } else { 0 });
+        self.space.looked(spent, total, if takes_more { free } else { 0 });
     }
 
     /// Refuses changes that make the metadata grow while it is full. Changes that shrink it in the
     /// end are not checked, nor is data that was already accepted.
-    pub(crate) fn room_for_metadata(&self) -> Result<()> {
+    pub(crate) fn check_metadata_space(&self) -> Result<()> {
         match self.sharing().metadata_takes_more(self.memory.inline()) {
             Some(true) => Ok(()),
             Some(false) => Err(Error::Meta(meta::Error::NoSpace)),
-            None if self.room.now().1 > 0 => Ok(()),
-            None => Err(self.no_room()),
+            None if self.space.now().1 > 0 => Ok(()),
+            None => Err(self.no_space_error()),
         }
     }
 
     /// The reason why there is no space: targets are full, or too few of them are present.
-    fn no_room(&self) -> Error {
+    fn no_space_error(&self) -> Error {
         let (targets, k) = (&self.store.targets, self.store.options.code.shape().k);
         let there = targets.ids().into_iter().filter(|&id| targets.is_usable(id)).count();
         if there < k {
             return Error::Meta(meta::Error::Unavailable(format!("too few targets answer: {there}, and it takes {k}")));
         }
-        if self.is_shared() && self.room.now().0 == 0 {
+        if self.is_shared() && self.space.now().0 == 0 {
             return Error::Meta(meta::Error::Unavailable("too few targets report their space".into()));
         }
         Error::Volume(volume::Error::NoSpace("the volume".into()))
     }
 
     /// Refuses data for which there is no space.
-    pub(crate) fn room_for(&self, bytes: u64) -> Result<()> {
-        self.room_for_metadata()?;
-        let fits = || self.room.now().1 >= self.memory.used() + bytes;
-        if !fits() && !self.is_shared() && self.room.is_old() {
+    pub(crate) fn check_space(&self, bytes: u64) -> Result<()> {
+        self.check_metadata_space()?;
+        let fits = || self.space.now().1 >= self.memory.used() + bytes;
+        if !fits() && !self.is_shared() && self.space.is_old() {
             // Space may have been freed since the last measurement.
-            self.look_at_room();
+            self.measure_space();
         }
-        if fits() { Ok(()) } else { Err(self.no_room()) }
+        if fits() { Ok(()) } else { Err(self.no_space_error()) }
     }
 }
 
@@ -205,15 +208,15 @@ impl FileSystem {
 mod tests {
     use super::*;
 
-    fn target(system: u64, free: u64) -> TargetRoom {
-        TargetRoom { space: Some(Space { total: 1000 << 30, free: free << 30, system }), there: true }
+    fn target(system: u64, free: u64) -> TargetSpace {
+        TargetSpace { space: Some(Space { total: 1000 << 30, free: free << 30, system }), there: true }
     }
 
-    const GONE: TargetRoom = TargetRoom { space: None, there: false };
+    const GONE: TargetSpace = TargetSpace { space: None, there: false };
 
     /// Any target may be lost, and the loss may be noticed in any way.
     #[test]
-    fn room_does_not_grow_when_targets_are_lost() {
+    fn space_does_not_grow_when_targets_are_lost() {
         let all =
             |systems: &[(u64, u64)]| systems.iter().map(|&(system, free)| target(system, free)).collect::<Vec<_>>();
         for targets in [
@@ -221,13 +224,13 @@ mod tests {
             all(&[(1, 100), (2, 100), (3, 100), (4, 100), (5, 100), (6, 7)]),
             all(&[(1, 100), (2, 100), (3, 100), (4, 100), (5, 100), (6, 100), (7, 100), (8, 100)]),
         ] {
-            let before = user_room(&targets, 4, 6);
+            let before = user_space(&targets, 4, 6);
             assert!(before.1 > 0, "{before:?}");
             for lost in 0..targets.len() {
                 let (mut silent, mut unknown) = (targets.clone(), targets.clone());
                 silent[lost].there = false;
                 unknown[lost] = GONE;
-                let (silent, unknown) = (user_room(&silent, 4, 6), user_room(&unknown, 4, 6));
+                let (silent, unknown) = (user_space(&silent, 4, 6), user_space(&unknown, 4, 6));
                 assert!(silent.0 <= before.0 && silent.1 <= before.1, "{lost}: {before:?} {silent:?}");
                 // The computation cannot know the smallest target if that never reported.
                 let smallest = targets[lost].space.unwrap().free == 7 << 30;
@@ -239,12 +242,12 @@ mod tests {
     /// Half of the targets have not reported their space yet.
     #[test]
     fn targets_that_are_late_are_not_full() {
-        let late = TargetRoom { space: None, there: true };
-        let some: Vec<TargetRoom> = (0..6).map(|n| if n < 3 { target(7, 63) } else { late }).collect();
-        let all: Vec<TargetRoom> = (0..6).map(|_| target(7, 63)).collect();
-        assert_eq!(user_room(&some, 4, 6).0, user_room(&all, 4, 6).0);
-        assert!(user_room(&some, 4, 6).1 > 40 << 30);
-        assert_eq!(user_room(&[GONE; 6], 4, 6), (0, 0));
+        let late = TargetSpace { space: None, there: true };
+        let some: Vec<TargetSpace> = (0..6).map(|n| if n < 3 { target(7, 63) } else { late }).collect();
+        let all: Vec<TargetSpace> = (0..6).map(|_| target(7, 63)).collect();
+        assert_eq!(user_space(&some, 4, 6).0, user_space(&all, 4, 6).0);
+        assert!(user_space(&some, 4, 6).1 > 40 << 30);
+        assert_eq!(user_space(&[GONE; 6], 4, 6), (0, 0));
     }
 
     #[test]
@@ -264,18 +267,18 @@ mod tests {
 
     #[test]
     fn what_was_stored_since_a_look_is_not_free() {
-        let room = Room::default();
-        let before = room.spent();
-        room.spend(10);
-        room.looked(before, 1000, 100);
-        room.spend(20);
-        assert_eq!(room.now(), (1000, 70));
+        let space = VolumeSpace::default();
+        let before = space.spent();
+        space.spend(10);
+        space.looked(before, 1000, 100);
+        space.spend(20);
+        assert_eq!(space.now(), (1000, 70));
         // The server's report may be as old as the one before.
-        room.set(1000, 500);
-        room.set(1000, 500);
-        assert_eq!(room.now(), (1000, 500));
-        room.spend(40);
-        room.set(1000, 500);
-        assert_eq!(room.now(), (1000, 460));
+        space.set(1000, 500);
+        space.set(1000, 500);
+        assert_eq!(space.now(), (1000, 500));
+        space.spend(40);
+        space.set(1000, 500);
+        assert_eq!(space.now(), (1000, 460));
     }
 }

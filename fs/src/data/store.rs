@@ -3,7 +3,7 @@
 use crate::data::claims::Claims;
 use crate::data::coding::Coders;
 use crate::data::sets::NewSets;
-use crate::data::space::{self, TargetRoom};
+use crate::data::space::{self, TargetSpace};
 use crate::data::topology::Topology;
 use crate::mutex::lock;
 use crate::volume::history::History;
@@ -14,29 +14,29 @@ use meta::SetRecord;
 use meta::port::Port;
 use meta::ranked::Ranked;
 use plan::coding::Coding;
-use plan::placement::Candidate;
+use plan::placement::TargetCandidate;
 use plan::{Span, TargetId};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use volume::format::VolumeId;
-use volume::{Answer, BufferPool, Room, SetLayout, SetWriter, StripeBuffer, Targets};
+use volume::{Answer, BufferPool, ReportedSpace, SetLayout, SetWriter, StripeBuffer, Targets};
 
 /// A target gets new chunks only if it has this much space, or space for a whole chunk.
 pub(crate) const NEW_CHUNK_BYTES: u64 = 1 << 20;
 /// A target that has not reported its space for this long gets no new chunks: it may hang.
-const LATE_FOR: Duration = Duration::from_secs(10);
+const SILENT_TARGET_AFTER: Duration = Duration::from_secs(10);
 
 /// How many more sets are tried for a stripe after the targets of one failed.
-const RETRIES: usize = 2;
+const MAX_SET_RETRIES: usize = 2;
 /// How many sets other threads may fill before a stripe finds space in one. More would mean that it
 /// fits in none.
 const FULL_SETS: usize = 100;
 
 /// The shortest time between two requests for the layout of a set of which some chunks cannot be
 /// read.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
+const MIN_LAYOUT_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The settings of a store.
 pub(crate) struct Options {
@@ -206,55 +206,63 @@ impl Store {
 
     /// The known space of the targets, without what the metadata needs on their file systems, and
     /// without targets that get no chunks.
-    fn rooms(&self, fresh: bool) -> Vec<Room> {
-        let mut rooms = self.targets.rooms(fresh);
+    fn reported_spaces(&self, fresh: bool) -> Vec<ReportedSpace> {
+        let mut reported_spaces = self.targets.reported_spaces(fresh);
         let (bytes, mirrors) = lock(&self.metadata).clone();
         let mut kept: BTreeMap<u64, u64> = BTreeMap::new();
-        let space_of = |room: &Room| room.space.filter(|_| mirrors.contains(&room.id));
-        rooms.iter().filter_map(space_of).for_each(|space| *kept.entry(space.system).or_default() += bytes);
-        for space in rooms.iter_mut().filter_map(|room| room.space.as_mut()) {
+        let space_of = |reported: &ReportedSpace| reported.space.filter(|_| mirrors.contains(&reported.id));
+        reported_spaces.iter().filter_map(space_of).for_each(|space| *kept.entry(space.system).or_default() += bytes);
+        for space in reported_spaces.iter_mut().filter_map(|reported| reported.space.as_mut()) {
             space.free = space.free.saturating_sub(kept.get(&space.system).copied().unwrap_or(0));
         }
         let closed = lock(&self.closed).clone();
-        rooms.retain(|room| !closed.contains(&room.id));
-        rooms
+        reported_spaces.retain(|reported| !closed.contains(&reported.id));
+        reported_spaces
     }
 
     /// The bytes of user data that fit in total, and those that still fit, with every block of a
     /// stripe on another target.
-    pub fn user_room(&self) -> (u64, u64) {
+    pub fn user_space(&self) -> (u64, u64) {
         let shape = self.options.code.shape();
-        let rooms = self.rooms(true);
+        let reported_spaces = self.reported_spaces(true);
         let topology = self.topology();
-        let known = |id: &TargetId| rooms.iter().find(|room| room.id == *id);
+        let known = |id: &TargetId| reported_spaces.iter().find(|reported| reported.id == *id);
         // Targets that were never found count, too.
-        let targets: Vec<TargetRoom> = match topology.active().count() {
-            0 => rooms.iter().map(|room| TargetRoom::of(Some(room))).collect(),
-            _ => topology.active().map(|id| TargetRoom::of(known(id))).collect(),
+        let targets: Vec<TargetSpace> = match topology.active().count() {
+            0 => reported_spaces.iter().map(|reported| TargetSpace::of(Some(reported))).collect(),
+            _ => topology.active().map(|id| TargetSpace::of(known(id))).collect(),
         };
-        space::user_room(&targets, shape.k as u64, shape.blocks() as u64)
+        space::user_space(&targets, shape.k as u64, shape.blocks() as u64)
     }
 
     /// The targets that new chunks can go to. A target that was full lately is among them only if
     /// there are too few others. A target that failed and answers again is among them only if no
     /// stripe could be written without it. The same is true of a target that has not reported its
     /// space yet, if the others are too few for all blocks: late does not mean full.
-    pub fn candidates(&self) -> Vec<Candidate> {
+    pub fn candidates(&self) -> Vec<TargetCandidate> {
         let (targets, shape) = (&self.targets, self.options.code.shape());
-        let rooms: Vec<Room> = self.rooms(false).into_iter().filter(|room| !targets.hangs(room.id)).collect();
-        let given = |room: &&Room| room.answer == Answer::Given;
-        let is_sound = |room: &&Room| targets.error(room.id).is_none();
-        let few = rooms.iter().filter(given).filter(is_sound).count() < shape.blocks();
-        let least = rooms.iter().filter(given).filter_map(|room| room.space).map(|space| space.free).min().unwrap_or(0);
-        let usable = rooms.iter().filter(|room| match room.answer {
+        let reported_spaces: Vec<ReportedSpace> =
+            self.reported_spaces(false).into_iter().filter(|reported| !targets.hangs(reported.id)).collect();
+        let given = |reported: &&ReportedSpace| reported.answer == Answer::Given;
+        let is_sound = |reported: &&ReportedSpace| targets.error(reported.id).is_none();
+        let few = reported_spaces.iter().filter(given).filter(is_sound).count() < shape.blocks();
+        let least = reported_spaces
+            .iter()
+            .filter(given)
+            .filter_map(|reported| reported.space)
+            .map(|space| space.free)
+            .min()
+            .unwrap_or(0);
+        let usable = reported_spaces.iter().filter(|reported| match reported.answer {
             Answer::Given => true,
-            Answer::Awaited(time) => few && time < LATE_FOR && is_sound(room),
+            Answer::Awaited(time) => few && time < SILENT_TARGET_AFTER && is_sound(reported),
             Answer::None => false,
         });
         let topology = self.topology();
-        let free = |room: &Room| room.space.map_or(least, |space| space.free);
-        let all: Vec<Candidate> = usable.map(|room| topology.candidate(room.id, free(room))).collect();
-        let of = |which: &dyn Fn(TargetId) -> bool| -> Vec<Candidate> {
+        let free = |reported: &ReportedSpace| reported.space.map_or(least, |space| space.free);
+        let all: Vec<TargetCandidate> =
+            usable.map(|reported| topology.candidate(reported.id, free(reported))).collect();
+        let of = |which: &dyn Fn(TargetId) -> bool| -> Vec<TargetCandidate> {
             all.iter().filter(|candidate| which(candidate.id)).cloned().collect()
         };
         let sound = of(&|id| targets.error(id).is_none());
@@ -269,8 +277,9 @@ impl Store {
     /// The number of targets that a chunk set begun now would have blocks on, and the number that
     /// it should have.
     pub fn new_blocks(&self) -> (usize, usize) {
-        let is_good =
-            |candidate: &Candidate| self.targets.error(candidate.id).is_none() && !self.targets.was_full(candidate.id);
+        let is_good = |candidate: &TargetCandidate| {
+            self.targets.error(candidate.id).is_none() && !self.targets.was_full(candidate.id)
+        };
         let mut candidates = self.candidates();
         candidates.retain(is_good);
         let (topology, shape) = (self.topology(), self.options.code.shape());
@@ -323,7 +332,7 @@ impl Store {
                     } else {
                         failures += 1;
                     }
-                    if failures > RETRIES || full > FULL_SETS {
+                    if failures > MAX_SET_RETRIES || full > FULL_SETS {
                         return Err(error.into());
                     }
                     buffer = back;
@@ -419,7 +428,7 @@ impl Store {
             writer.layout().places[*position]
                 .is_some_and(|id| self.targets.was_full(id) && self.targets.error(id).is_none())
         };
-        let sound = |candidate: &&Candidate| !self.targets.was_full(candidate.id);
+        let sound = |candidate: &&TargetCandidate| !self.targets.was_full(candidate.id);
         missing.iter().all(full) && self.candidates().iter().filter(sound).count() < self.options.code.shape().blocks()
     }
 
@@ -528,9 +537,9 @@ impl Store {
     /// `needed`.
     fn looks_again(&self, set: u64, needed: bool) -> bool {
         let mut looked = lock(&self.looked);
-        let due = looked.get(&set).is_none_or(|when| when.elapsed() > LOOK_AGAIN);
+        let due = looked.get(&set).is_none_or(|when| when.elapsed() > MIN_LAYOUT_INTERVAL);
         if due {
-            looked.retain(|_, when| when.elapsed() <= LOOK_AGAIN);
+            looked.retain(|_, when| when.elapsed() <= MIN_LAYOUT_INTERVAL);
             looked.insert(set, Instant::now());
         }
         due || needed

@@ -2,7 +2,7 @@
 //! committed of it, and went on. It must not get into the volume any more. The server refuses it,
 //! and this client drops it and tells the programs concerned.
 
-use crate::data::file::{File, State};
+use crate::data::file::{File, FileState};
 use crate::data::write::lost;
 use crate::{FileSystem, Result};
 use meta::{Attributes, ContentEdit, DeadStripe, Error, Seq};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 impl FileSystem {
     /// Drops the uncommitted content of a file. Returns whether there was any: the next sync or
     /// close reports it.
-    pub(crate) fn lose_uncommitted(&self, state: &mut State) -> bool {
+    pub(crate) fn lose_uncommitted(&self, state: &mut FileState) -> bool {
         let lost = !state.buffer.is_clean();
         self.change_buffer(state, |buffer| {
             buffer.forget(0..u64::MAX);
@@ -41,8 +41,8 @@ impl FileSystem {
             }
         }
         let dropped: Vec<u64> = superseded().map(|file| file.ino).collect();
-        let told = self.sharing().dropped(&dropped);
-        told.inspect_err(|error| self.volume.warn(&error.to_string())).is_ok() && !dropped.is_empty()
+        let reported = self.sharing().dropped(&dropped);
+        reported.inspect_err(|error| self.volume.warn(&error.to_string())).is_ok() && !dropped.is_empty()
     }
 
     /// Changes the content of a file, whose content lock the caller holds. `again` says that the

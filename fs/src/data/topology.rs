@@ -5,8 +5,8 @@ use crate::data::store::Store;
 use crate::mutex::lock;
 use crate::volume::label::{Label, Role};
 use ec::Shape;
-use plan::membership::State;
-use plan::placement::{Candidate, Placement, Policy, Rules};
+use plan::membership::TargetState;
+use plan::placement::{Placement, Policy, Rules, TargetCandidate};
 use plan::{Domain, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -41,8 +41,8 @@ impl Topology {
     }
 
     /// The candidate for a target with this free space.
-    pub fn candidate(&self, id: TargetId, free: u64) -> Candidate {
-        Candidate { id, free, domain: self.domain(id), state: State::Up, load: None }
+    pub fn candidate(&self, id: TargetId, free: u64) -> TargetCandidate {
+        TargetCandidate { id, free, domain: self.domain(id), state: TargetState::Up, load: None }
     }
 
     pub fn policy(&self) -> Box<dyn Policy> {

@@ -1,17 +1,17 @@
 //! Writes, truncates and allocates.
 
 use crate::data::buffer::Buffer;
-use crate::data::file::{File, Held, Locked, State};
+use crate::data::file::{File, FileState, Held, Locked};
 use crate::data::sharing::Reservation;
 use crate::{Error, FileSystem, Result};
 use meta::namespace::MAX_SIZE;
-use meta::{ContentEdit, Kind, Resize};
+use meta::{ContentEdit, FileKind, Resize};
 use plan::extent::pieces;
-use plan::{Extent, Place};
+use plan::{Extent, ExtentPlace};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
-use volume::Step;
+use volume::WriteStep;
 use volume::steps::{Mark, aside};
 
 /// The modes of `fallocate`.
@@ -47,8 +47,8 @@ impl FileSystem {
         drop(state);
         let attributes = self.meta.attributes(file.ino)?;
         match attributes.kind {
-            Kind::File => {}
-            Kind::Directory => return Err(Error::Meta(meta::Error::IsDirectory)),
+            FileKind::File => {}
+            FileKind::Directory => return Err(Error::Meta(meta::Error::IsDirectory)),
             _ => return Err(Error::Meta(meta::Error::Invalid("not a regular file".into()))),
         }
         let mut state = file.state();
@@ -75,7 +75,7 @@ impl FileSystem {
 
     /// Runs a write or a sync of a file: what it takes besides the other steps is client tasks.
     fn costing<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.store.targets.steps().rest(Step::Client, work)
+        self.store.targets.steps().rest(WriteStep::Client, work)
     }
 
     fn append_in_session(&self, ino: u64, data: &[u8]) -> Result<()> {
@@ -114,8 +114,8 @@ impl FileSystem {
         if data.is_empty() {
             return Ok(());
         }
-        aside(|| self.memory.wait_for_room(|| self.background.hurry()))?;
-        self.room_for(data.len() as u64)?;
+        aside(|| self.memory.wait_for_space(|| self.background.hurry()))?;
+        self.check_space(data.len() as u64)?;
         let mark = Mark::now();
         let file = self.table.enter(ino);
         let mut state = self.sized(&file)?;
@@ -144,7 +144,7 @@ impl FileSystem {
     }
 
     /// Changes the buffer of a file and accounts for its memory.
-    pub(crate) fn change_buffer<T>(&self, state: &mut State, change: impl FnOnce(&mut Buffer) -> T) -> T {
+    pub(crate) fn change_buffer<T>(&self, state: &mut FileState, change: impl FnOnce(&mut Buffer) -> T) -> T {
         let (before, inline) = (state.buffer.held_bytes(), state.buffer.inline_bytes());
         let result = change(&mut state.buffer);
         self.memory.changed(before, state.buffer.held_bytes());
@@ -178,7 +178,7 @@ impl FileSystem {
     fn edit(
         &self,
         ino: u64,
-        plan: impl FnOnce(u64) -> Result<Option<(Range<u64>, Option<Place>, Resize)>>,
+        plan: impl FnOnce(u64) -> Result<Option<(Range<u64>, Option<ExtentPlace>, Resize)>>,
     ) -> Result<()> {
         self.writable()?;
         let file = self.table.enter(ino);
@@ -259,9 +259,9 @@ impl FileSystem {
         match how {
             Allocate::PunchHole => self.edit(ino, |_| Ok(Some((range, None, Resize::Keep)))),
             Allocate::Zero | Allocate::ZeroKeepSize => {
-                self.room_for_metadata()?;
+                self.check_metadata_space()?;
                 let resize = if how == Allocate::Zero { Resize::AtLeast(end) } else { Resize::Keep };
-                self.edit(ino, |_| Ok(Some((range, Some(Place::Zero), resize))))
+                self.edit(ino, |_| Ok(Some((range, Some(ExtentPlace::Zero), resize))))
             }
             Allocate::Grow => self.fill(ino, range, Resize::AtLeast(end)),
             Allocate::KeepSize => self.fill(ino, range, Resize::Keep),
@@ -271,7 +271,7 @@ impl FileSystem {
     /// Allocates space for the holes in a range.
     fn fill(&self, ino: u64, range: Range<u64>, resize: Resize) -> Result<()> {
         self.writable()?;
-        self.room_for(range.end - range.start)?;
+        self.check_space(range.end - range.start)?;
         let file = self.table.enter(ino);
         drop(self.sized(&file)?);
         let _one_at_a_time = file.content();
@@ -282,7 +282,7 @@ impl FileSystem {
             let holes = pieces(&committed, covered).into_iter().filter(|piece| piece.place.is_none());
             let zeroes = holes.map(|hole| {
                 let length = hole.range.end - hole.range.start;
-                (hole.range.clone(), vec![Extent { offset: hole.range.start, length, place: Place::Zero }])
+                (hole.range.clone(), vec![Extent { offset: hole.range.start, length, place: ExtentPlace::Zero }])
             });
             let resize = if rest.is_empty() { resize } else { Resize::Keep };
             let edit = ContentEdit { ranges: zeroes.collect(), resize, modified: Some(self.stamp()) };
@@ -309,7 +309,7 @@ impl FileSystem {
 
     fn copy_in_session(&self, from: (u64, u64), to: (u64, u64), length: u64) -> Result<u64> {
         self.writable()?;
-        self.room_for_metadata()?;
+        self.check_metadata_space()?;
         let (source, target) = (self.table.enter(from.0), self.table.enter(to.0));
         self.commit(std::slice::from_ref(&*source), false)?;
         self.publish_to_others(to.0)?;
@@ -367,11 +367,11 @@ impl FileSystem {
             Some(file) => self.costing(|| {
                 let done = self.commit(std::slice::from_ref(&*file), true).map(drop);
                 file.state().lacks_pages = false;
-                told(&file).inspect_err(|_| file.state().lacks_data = false).and(done)
+                check_loss(&file).inspect_err(|_| file.state().lacks_data = false).and(done)
             }),
             None => Ok(self.meta.sync(meta::Seq::MAX)?),
         };
-        let sync = || sync().and_then(|()| self.told_of_loss_with_server(ino, false));
+        let sync = || sync().and_then(|()| self.check_loss_with_server(ino, false));
         self.counts.syncs.counted(|()| 0, sync)
     }
 
@@ -391,16 +391,16 @@ impl FileSystem {
     ///
     /// # Errors
     /// If data was lost and no program has got an error for it yet.
-    pub fn told_at_close(&self, ino: u64) -> Result<()> {
+    pub fn check_loss_at_close(&self, ino: u64) -> Result<()> {
         self.table.find(ino).map_or(Ok(()), |file| {
             self.forget_lost(&mut file.state());
-            told(&file)
+            check_loss(&file)
         })?;
-        self.told_of_loss_with_server(ino, true)
+        self.check_loss_with_server(ino, true)
     }
 
     /// Records that data of a file was lost.
-    pub(crate) fn note_lost(&self, state: &mut State) {
+    pub(crate) fn note_lost(&self, state: &mut FileState) {
         // Nobody here lacks data of a file that was removed here.
         if state.is_left {
             return;
@@ -438,7 +438,7 @@ impl FileSystem {
 
     /// Fails once at close and once at sync when data of a file or directory may be lost with a
     /// metadata server.
-    fn told_of_loss_with_server(&self, ino: u64, at_close: bool) -> Result<()> {
+    fn check_loss_with_server(&self, ino: u64, at_close: bool) -> Result<()> {
         if self.sharing().take_loss_of(ino, at_close) { Err(lost()) } else { Ok(()) }
     }
 
@@ -476,7 +476,7 @@ impl FileSystem {
 }
 
 /// Fails, once, when data of a file was lost.
-fn told(file: &File) -> Result<()> {
+fn check_loss(file: &File) -> Result<()> {
     if std::mem::take(&mut file.state().lost) { Err(lost()) } else { Ok(()) }
 }
 
@@ -488,9 +488,9 @@ pub(crate) fn lost() -> Error {
     ))
 }
 
-fn stripe_of(place: &Place) -> Option<(u64, u32)> {
+fn stripe_of(place: &ExtentPlace) -> Option<(u64, u32)> {
     match place {
-        Place::Stripe(span) => Some(span.stripe()),
+        ExtentPlace::Stripe(span) => Some(span.stripe()),
         _ => None,
     }
 }

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use volume::TargetHealth;
 
 /// How often the status is taken.
-const LOOK: Duration = Duration::from_secs(10);
+const STATUS_INTERVAL: Duration = Duration::from_secs(10);
 /// Taking it uses at most one part in this many of the time.
 const SHARE: u32 = 20;
 /// How soon the thread notices that the volume was closed.
-const TICK: Duration = Duration::from_millis(200);
+const CLOSE_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The known state of a target, without asking it.
 #[derive(Clone, Debug)]
@@ -74,9 +74,9 @@ fn watch(fs: &Weak<FileSystem>) {
             if let Some(Ok(status)) = open.beside("looking at the volume", || open.glance(&mut next_set)) {
                 *lock(&open.census.last) = Some((now().seconds, Arc::new(status)));
             }
-            next = Instant::now() + LOOK.max(begun.elapsed() * SHARE);
+            next = Instant::now() + STATUS_INTERVAL.max(begun.elapsed() * SHARE);
         }
         drop(open);
-        std::thread::sleep(TICK);
+        std::thread::sleep(CLOSE_CHECK_INTERVAL);
     }
 }

@@ -7,7 +7,7 @@ use crate::data::store::{Pin, Stored};
 use crate::mutex::lock;
 use crate::{Error, FileSystem, Result};
 use meta::{DeadStripe, Seq};
-use plan::{Extent, Place, Span};
+use plan::{Extent, ExtentPlace, Span};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::ops::Range;
@@ -17,13 +17,13 @@ use volume::SetLayout;
 use volume::target::TargetFile;
 
 /// How long a stripe is kept after its last reference is gone: a reader may still be using it.
-const GRACE: Duration = Duration::from_secs(3);
+const RELEASE_DELAY: Duration = Duration::from_secs(3);
 /// The most small files without names that one transaction drops.
 const ORPHANS_AT_ONCE: usize = 256;
-const TICK: Duration = Duration::from_millis(200);
+const COLLECT_INTERVAL: Duration = Duration::from_millis(200);
 /// Data in the metadata is moved into stripes when it reaches this age or this many bytes.
-const INLINE_AFTER: Duration = Duration::from_secs(5);
-const INLINE_ENOUGH: u64 = 4 << 20;
+const INLINE_MAX_AGE: Duration = Duration::from_secs(5);
+const INLINE_MAX_BYTES: u64 = 4 << 20;
 
 /// What waits to be freed.
 #[derive(Debug, Default)]
@@ -61,8 +61,11 @@ impl Collector {
 
     fn due(&self, all: bool) -> Vec<(Seq, DeadStripe)> {
         let mut dead = lock(&self.dead);
-        let count =
-            if all { dead.len() } else { dead.iter().take_while(|(since, ..)| since.elapsed() >= GRACE).count() };
+        let count = if all {
+            dead.len()
+        } else {
+            dead.iter().take_while(|(since, ..)| since.elapsed() >= RELEASE_DELAY).count()
+        };
         dead.drain(..count).map(|(_, seq, dead)| (seq, dead)).collect()
     }
 }
@@ -74,10 +77,10 @@ impl Inline {
 
     fn due(&self) -> Vec<u64> {
         let mut files = lock(&self.0);
-        let enough = files.values().map(|(_, bytes)| bytes).sum::<u64>() > INLINE_ENOUGH;
+        let enough = files.values().map(|(_, bytes)| bytes).sum::<u64>() > INLINE_MAX_BYTES;
         let due: Vec<u64> = files
             .iter()
-            .filter(|(_, (since, _))| enough || since.elapsed() > INLINE_AFTER)
+            .filter(|(_, (since, _))| enough || since.elapsed() > INLINE_MAX_AGE)
             .map(|(&ino, _)| ino)
             .collect();
         due.iter().for_each(|ino| _ = files.remove(ino));
@@ -88,7 +91,7 @@ impl Inline {
 /// The collector's thread.
 pub(crate) fn collect(fs: &Weak<FileSystem>) {
     loop {
-        std::thread::sleep(TICK);
+        std::thread::sleep(COLLECT_INTERVAL);
         let Some(fs) = fs.upgrade() else { return };
         if fs.is_closed() {
             return;
@@ -211,7 +214,7 @@ impl FileSystem {
     pub(crate) fn give_back_unnamed(&self, extents: &[Extent]) -> Result<()> {
         let mut sets: BTreeMap<u64, Vec<DeadStripe>> = BTreeMap::new();
         for extent in extents {
-            if let Place::Stripe(Span { set, record, block, .. }) = extent.place {
+            if let ExtentPlace::Stripe(Span { set, record, block, .. }) = extent.place {
                 sets.entry(set).or_default().push(DeadStripe { set, record, block });
             }
         }
@@ -305,7 +308,7 @@ impl FileSystem {
         if !self.engine()?.meta.has_many_extents(ino)? {
             return Ok(());
         }
-        self.restripe(ino, |extent| matches!(extent.place, Place::Bytes(_)))
+        self.restripe(ino, |extent| matches!(extent.place, ExtentPlace::Bytes(_)))
     }
 }
 
@@ -320,13 +323,13 @@ impl FileSystem {
             let mut buffer = self.store.pool.take();
             let (mut pieces, mut inside) = (Vec::new(), Vec::new());
             while let Some(extent) = waiting.pop_front() {
-                let room = self.store.stripe_bytes().saturating_sub(buffer.len() + 16 * pieces.len());
-                if extent.length as usize > room && !inside.is_empty() {
+                let space = self.store.stripe_bytes().saturating_sub(buffer.len() + 16 * pieces.len());
+                if extent.length as usize > space && !inside.is_empty() {
                     waiting.push_front(extent);
                     break;
                 }
                 // An extent that is longer than a stripe should not exist; it is cut.
-                let cut = extent.offset + extent.length.min(room as u64);
+                let cut = extent.offset + extent.length.min(space as u64);
                 if let Some(rest) = extent.clip(&(cut..extent.end())) {
                     waiting.push_front(rest);
                 }
@@ -341,12 +344,10 @@ impl FileSystem {
             }
             let (Stored { set, record, block }, pin) = self.append_stripe(buffer, &manifest::encode(&pieces))?;
             pins.push(pin);
-            moved.extend(
-                inside.into_iter().map(|(extent, start)| Extent {
-                    place: Place::Stripe(Span { set, record, block, start }),
-                    ..extent
-                }),
-            );
+            moved.extend(inside.into_iter().map(|(extent, start)| Extent {
+                place: ExtentPlace::Stripe(Span { set, record, block, start }),
+                ..extent
+            }));
         }
         Ok((moved, pins))
     }

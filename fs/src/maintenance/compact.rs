@@ -8,12 +8,12 @@ use crate::data::manifest;
 use crate::mutex::lock;
 use crate::{Error, FileSystem, Result};
 use meta::{ContentEdit, Resize};
-use plan::{Extent, Place};
+use plan::{Extent, ExtentPlace};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 /// A sealed set is compacted when less than this share of it is referenced, in percent.
-const SPARSE: u64 = 40;
+const SPARSE_PERCENT: u64 = 40;
 
 /// Sets that lost stripes and may be sparse now, and sets that cannot be compacted.
 #[derive(Debug, Default)]
@@ -60,7 +60,7 @@ impl FileSystem {
         let header = volume::format::CHUNK_HEADER_BYTES as u64;
         let length = u64::from(record.length).saturating_sub(header) * layout.code.shape().k as u64;
         let live: i64 = self.engine()?.meta.stripes(set)?.iter().map(|(_, stripe)| stripe.live).sum();
-        Ok(u64::try_from(live).unwrap_or(0) * 100 < length * SPARSE)
+        Ok(u64::try_from(live).unwrap_or(0) * 100 < length * SPARSE_PERCENT)
     }
 
     /// Rewrites the referenced data of a set into other sets. When nothing refers to the set any
@@ -88,7 +88,7 @@ impl FileSystem {
 
     /// Rewrites the data of a file in a set into other sets.
     fn move_out(&self, ino: u64, set: u64) -> Result<()> {
-        let in_set = |extent: &Extent| matches!(extent.place, Place::Stripe(span) if span.set == set);
+        let in_set = |extent: &Extent| matches!(extent.place, ExtentPlace::Stripe(span) if span.set == set);
         self.restripe(ino, in_set)
     }
 
@@ -129,7 +129,7 @@ impl FileSystem {
 mod tests {
     use crate::ROOT;
     use crate::testing::{Lab, make};
-    use plan::{Extent, Place};
+    use plan::{Extent, ExtentPlace};
 
     /// A hostile client may have put an extent into the metadata that is longer than a stripe.
     #[test]
@@ -139,7 +139,7 @@ mod tests {
         let ino = make(&fs, "file");
         let length = 2 * fs.store.stripe_bytes() + 12_345;
         let bytes: Vec<u8> = (0..length).map(|at| (at / 3 + at / 70_000) as u8).collect();
-        let long = Extent { offset: 77, length: length as u64, place: Place::Bytes(bytes.clone().into()) };
+        let long = Extent { offset: 77, length: length as u64, place: ExtentPlace::Bytes(bytes.clone().into()) };
         let (moved, pins) = fs.store_extents(ino, &[long]).unwrap();
         assert_eq!((moved.len(), moved[0].offset), (3, 77));
         assert!(moved.windows(2).all(|pair| pair[0].end() == pair[1].offset));

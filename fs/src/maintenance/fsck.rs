@@ -4,13 +4,13 @@ use crate::data::manifest::{self, File, Piece};
 use crate::data::store::Stored;
 use crate::maintenance::presence;
 use crate::volume::create::random_id;
-use crate::volume::find::{Found, find};
+use crate::volume::find::{FoundTargets, find};
 use crate::volume::label::Label;
 use crate::volume::opened::STRIPES_PER_OPENING;
 use crate::volume::places::Places;
 use crate::{Error, FileSystem, OpenOptions, ROOT, Result};
-use meta::{ContentEdit, Kind, New, Resize, SetRecord};
-use plan::{Extent, ExtentMap, Place, Span, TargetId};
+use meta::{ContentEdit, FileKind, New, Resize, SetRecord};
+use plan::{Extent, ExtentMap, ExtentPlace, Span, TargetId};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use volume::target::{Claim, ClaimRequest, Epoch, TargetFile};
 
 /// How often a comparison that found problems is repeated.
-const COMPARED_AGAIN: usize = 2;
+const MAX_REPEATED_COMPARISONS: usize = 2;
 
 /// The result of a check.
 #[derive(Clone, Debug, Default)]
@@ -45,7 +45,7 @@ impl FileSystem {
         let mut found = self.compare()?;
         // The comparison is not a snapshot: data that is written or moved meanwhile looks wrong
         // once. A real problem is found again.
-        for _ in 0..COMPARED_AGAIN {
+        for _ in 0..MAX_REPEATED_COMPARISONS {
             if found.problems.is_empty() {
                 break;
             }
@@ -57,7 +57,7 @@ impl FileSystem {
         let mut sets = Vec::new();
         self.each_set(|set, record| {
             sets.push((set, record.clone()));
-            if sets.len() < presence::AT_A_TIME {
+            if sets.len() < presence::SETS_PER_CHECK {
                 return Ok(());
             }
             self.check_chunks(&std::mem::take(&mut sets), &queue, &mut found)
@@ -89,10 +89,10 @@ impl FileSystem {
                     }
                     end = extent.end();
                     allocated += extent.length;
-                    if let Place::Bytes(bytes) = &extent.place {
+                    if let ExtentPlace::Bytes(bytes) = &extent.place {
                         found.inline_bytes += bytes.len() as u64;
                     }
-                    if let Place::Stripe(span) = extent.place {
+                    if let ExtentPlace::Stripe(span) = extent.place {
                         let stripe = live.entry(span.stripe()).or_insert((span.block, 0));
                         stripe.1 += extent.length as i64;
                         if stripe.0 != span.block {
@@ -103,7 +103,7 @@ impl FileSystem {
                     }
                 }
             }
-            if attributes.kind == Kind::File && allocated != attributes.allocated {
+            if attributes.kind == FileKind::File && allocated != attributes.allocated {
                 let problem =
                     format!("inode {ino}: {allocated} bytes are allocated, its dinode says {}", attributes.allocated);
                 found.problems.push(problem);
@@ -172,11 +172,11 @@ pub struct Rebuilt {
 }
 
 /// The most problems that are listed.
-const LISTED: usize = 1000;
+const MAX_LISTED_PROBLEMS: usize = 1000;
 
 impl Rebuilt {
     fn lost(&mut self, what: String) {
-        if self.problems.len() < LISTED {
+        if self.problems.len() < MAX_LISTED_PROBLEMS {
             self.problems.push(what);
         } else {
             self.unlisted += 1;
@@ -229,7 +229,7 @@ pub fn rebuild(directory: &Path, places: Arc<dyn Places>) -> Result<Rebuilt> {
 }
 
 /// Claims the targets, above all earlier openings: a rebuild removes what these left.
-fn claim_all(found: &Found) -> Result<()> {
+fn claim_all(found: &FoundTargets) -> Result<()> {
     let unreadable = |why: std::io::Error| Error::Invalid(format!("cannot claim a target: {why}"));
     let mut claims = Vec::new();
     for target in found.disks.values() {
@@ -280,7 +280,7 @@ impl FileSystem {
             let mut last: Option<File> = None;
             for piece in stripe.pieces {
                 let Stored { set, record, block } = stripe.stored;
-                let place = Place::Stripe(Span { set, record, block, start });
+                let place = ExtentPlace::Stripe(Span { set, record, block, start });
                 start += piece.length as u32;
                 last = piece.file.or(last);
                 let (map, file) = files.entry(piece.ino).or_default();
@@ -398,10 +398,10 @@ impl FileSystem {
         for name in names {
             parent = match self.meta.lookup(parent, name) {
                 Ok(there) => there.ino,
-                Err(_) => self.make(parent, name, &new(Kind::Directory, 0o755))?.ino,
+                Err(_) => self.make(parent, name, &new(FileKind::Directory, 0o755))?.ino,
             };
         }
-        let mut wanted = new(Kind::File, file.as_ref().map_or(0o600, |file| file.mode));
+        let mut wanted = new(FileKind::File, file.as_ref().map_or(0o600, |file| file.mode));
         if let Some(file) = &file {
             (wanted.uid, wanted.gid) = (file.uid, file.gid);
         }

@@ -5,7 +5,7 @@ use crate::mutex::lock;
 use crate::volume::label::Role;
 use crate::{FileSystem, Result};
 use plan::TargetId;
-use plan::membership::{Change, Membership, State};
+use plan::membership::{Membership, StateChange, TargetState};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use volume::Control;
@@ -22,7 +22,7 @@ struct Watched {
 
 impl Members {
     /// The state of a target, and for how long; None while the membership is not watched.
-    pub fn state(&self, id: TargetId) -> Option<(State, Duration)> {
+    pub fn state(&self, id: TargetId) -> Option<(TargetState, Duration)> {
         let watched = lock(&self.0);
         let Watched { begun, membership } = watched.as_ref()?;
         let (state, since) = membership.state(id)?;
@@ -47,7 +47,7 @@ impl Members {
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// Changes of state.
-    pub changes: Vec<Change>,
+    pub changes: Vec<StateChange>,
     /// Targets whose chunks must be rebuilt on others now.
     pub to_repair: Vec<TargetId>,
 }

@@ -23,32 +23,32 @@ use std::time::{Duration, Instant};
 use volume::format::{CHUNK_HEADER_BYTES, ChunkHeader};
 use volume::target::TargetFile;
 
-const TICK: Duration = Duration::from_millis(200);
+const CLOSE_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// How often to check whether targets are healthy again.
-const LOOK: Duration = Duration::from_secs(1);
+const HEALTH_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The most chunks that are removed from one target before the next target is served.
-const AT_ONCE: usize = 256;
+const REMOVE_BATCH_CHUNKS: usize = 256;
 /// The most candidates of a target that are remembered; the others are found when it is listed
 /// again.
-const REMEMBERED: usize = 1 << 16;
+const MAX_CANDIDATES: usize = 1 << 16;
 /// The back-off for a target on which something failed: this long, and twice as long after each
 /// further failure.
 const PAUSES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(300);
 /// The longest wait for lists of chunks when a caller wants everything removed now.
-const PATIENCE: Duration = Duration::from_secs(15);
+const LIST_TIMEOUT: Duration = Duration::from_secs(15);
 
 type Listed = io::Result<Vec<(TargetFile, u64)>>;
 
 /// The state of the search for orphan chunks.
 #[derive(Debug, Default)]
 pub(crate) struct OrphanChunks {
-    known: Mutex<Suspects>,
+    candidates: Mutex<Candidates>,
     /// Held while orphan chunks are removed.
     removing: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
-struct Suspects {
+struct Candidates {
     /// Targets that were healthy at the last check, and its time.
     healthy: BTreeSet<TargetId>,
     looked: Option<Instant>,
@@ -62,7 +62,7 @@ struct Suspects {
     pauses: BTreeMap<TargetId, BackOff>,
 }
 
-impl Suspects {
+impl Candidates {
     fn is_paused(&self, id: TargetId) -> bool {
         self.pauses.get(&id).is_some_and(|pause| !pause.is_due(Instant::now()))
     }
@@ -74,7 +74,7 @@ impl Suspects {
 
     fn remember(&mut self, id: TargetId, file: TargetFile) {
         let found = self.found.entry(id).or_default();
-        if found.len() < REMEMBERED {
+        if found.len() < MAX_CANDIDATES {
             found.insert(file);
         } else {
             self.unlisted.insert(id);
@@ -85,26 +85,26 @@ impl Suspects {
 impl OrphanChunks {
     /// Records a chunk that is not needed any more and could not be removed.
     pub fn remember(&self, id: TargetId, file: TargetFile) {
-        lock(&self.known).remember(id, file);
+        lock(&self.candidates).remember(id, file);
     }
 
     /// Records that a target may have missed deletions or moves.
     pub fn suspect(&self, id: TargetId) {
-        lock(&self.known).unlisted.insert(id);
+        lock(&self.candidates).unlisted.insert(id);
     }
 
     /// Stops removals and searches for as long as the guard lives, and drops all suspicions.
     #[cfg(test)]
     pub fn hold(&self) -> std::sync::MutexGuard<'_, ()> {
         let held = lock(&self.removing);
-        lock(&self.known).unlisted.clear();
+        lock(&self.candidates).unlisted.clear();
         held
     }
 
     /// Whether the chunks of a target are to be listed.
     #[cfg(test)]
     pub fn is_suspected(&self, id: TargetId) -> bool {
-        lock(&self.known).unlisted.contains(&id)
+        lock(&self.candidates).unlisted.contains(&id)
     }
 }
 
@@ -119,7 +119,7 @@ fn set_of(file: TargetFile) -> Option<(u64, u16)> {
 pub(crate) fn watch(fs: &Weak<FileSystem>) {
     let mut next = Instant::now();
     loop {
-        std::thread::sleep(TICK);
+        std::thread::sleep(CLOSE_CHECK_INTERVAL);
         let Some(fs) = fs.upgrade() else { return };
         if fs.is_closed() {
             return;
@@ -152,14 +152,14 @@ impl FileSystem {
     }
 
     /// Removes all orphan chunks that can be removed now.
-    pub(crate) fn remove_strays_now(&self) -> Result<()> {
+    pub(crate) fn remove_orphans_now(&self) -> Result<()> {
         {
-            let mut known = lock(&self.orphan_chunks.known);
-            (known.looked, known.pauses) = (None, BTreeMap::new());
+            let mut candidates = lock(&self.orphan_chunks.candidates);
+            (candidates.looked, candidates.pauses) = (None, BTreeMap::new());
         }
         let begun = Instant::now();
         while self.remove_orphan_chunks(true)?
-            || !lock(&self.orphan_chunks.known).lists.is_empty() && begun.elapsed() < PATIENCE
+            || !lock(&self.orphan_chunks.candidates).lists.is_empty() && begun.elapsed() < LIST_TIMEOUT
         {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -175,11 +175,12 @@ impl FileSystem {
             self.take_lists()?;
         }
         let due: Vec<(TargetId, Vec<TargetFile>)> = {
-            let mut known = lock(&self.orphan_chunks.known);
-            let ids: Vec<TargetId> = known.found.keys().copied().filter(|&id| !known.is_paused(id)).collect();
+            let mut candidates = lock(&self.orphan_chunks.candidates);
+            let ids: Vec<TargetId> = candidates.found.keys().copied().filter(|&id| !candidates.is_paused(id)).collect();
             let mut some = |id| {
-                let found = known.found.get_mut(&id)?;
-                let some: Vec<TargetFile> = std::iter::from_fn(|| found.pop_first()).take(AT_ONCE).collect();
+                let found = candidates.found.get_mut(&id)?;
+                let some: Vec<TargetFile> =
+                    std::iter::from_fn(|| found.pop_first()).take(REMOVE_BATCH_CHUNKS).collect();
                 (!some.is_empty()).then_some((id, some))
             };
             ids.into_iter().filter_map(&mut some).collect()
@@ -193,8 +194,9 @@ impl FileSystem {
         for (id, files) in due {
             let mut rest = files.into_iter();
             if result.is_ok() {
-                let goes_on = self.remove_strays_of(id, &mut rest);
-                more |= goes_on && lock(&self.orphan_chunks.known).found.get(&id).is_some_and(|left| !left.is_empty());
+                let goes_on = self.remove_orphans_of(id, &mut rest);
+                more |=
+                    goes_on && lock(&self.orphan_chunks.candidates).found.get(&id).is_some_and(|left| !left.is_empty());
             }
             rest.for_each(|file| self.orphan_chunks.remember(id, file));
         }
@@ -204,7 +206,7 @@ impl FileSystem {
 
     /// Removes these chunks from a target if they are orphan chunks. Returns whether to continue
     /// with this target.
-    fn remove_strays_of(&self, id: TargetId, files: &mut impl Iterator<Item = TargetFile>) -> bool {
+    fn remove_orphans_of(&self, id: TargetId, files: &mut impl Iterator<Item = TargetFile>) -> bool {
         let targets = &self.store.targets;
         if targets.get(id).is_none() {
             files.for_each(drop);
@@ -214,8 +216,8 @@ impl FileSystem {
         for file in files {
             let Some((set, _)) = set_of(file) else { continue };
             let claim = self.store.claims.try_take(set).filter(|_| !self.store.is_in_use(set));
-            let stray = claim.as_ref().map(|_| self.is_stray(id, file));
-            match stray {
+            let orphan = claim.as_ref().map(|_| self.is_orphan(id, file));
+            match orphan {
                 Some(Ok(true)) => {}
                 Some(Ok(false)) => continue,
                 // Another thread works with the set, or the metadata cannot be read: try later.
@@ -227,18 +229,18 @@ impl FileSystem {
             }
             let done = targets.each([(0, id)], move |_, target| target.remove(file));
             if done.iter().any(|(.., done)| done.is_err()) {
-                let mut known = lock(&self.orphan_chunks.known);
-                known.remember(id, file);
-                known.pause(id);
+                let mut candidates = lock(&self.orphan_chunks.candidates);
+                candidates.remember(id, file);
+                candidates.pause(id);
                 return false;
             }
         }
-        lock(&self.orphan_chunks.known).pauses.remove(&id);
+        lock(&self.orphan_chunks.candidates).pauses.remove(&id);
         goes_on
     }
 
     /// Whether the metadata does not need a chunk on this target. The caller has claimed the set.
-    fn is_stray(&self, id: TargetId, file: TargetFile) -> Result<bool> {
+    fn is_orphan(&self, id: TargetId, file: TargetFile) -> Result<bool> {
         let TargetFile::Chunk { set, position } = file else {
             // The caller's claim means that no repair of the set runs, so nothing will complete
             // this new chunk.
@@ -276,40 +278,41 @@ impl FileSystem {
 
     /// Records which targets became healthy: they may have missed deletions or moves.
     fn notice_healthy(&self) {
-        if lock(&self.orphan_chunks.known).looked.is_some_and(|when| when.elapsed() < LOOK) {
+        if lock(&self.orphan_chunks.candidates).looked.is_some_and(|when| when.elapsed() < HEALTH_CHECK_INTERVAL) {
             return;
         }
         let targets = &self.store.targets;
         let healthy: BTreeSet<TargetId> = targets.ids().into_iter().filter(|&id| targets.is_healthy(id)).collect();
-        let mut known = lock(&self.orphan_chunks.known);
-        let new: Vec<TargetId> = healthy.difference(&known.healthy).copied().collect();
+        let mut candidates = lock(&self.orphan_chunks.candidates);
+        let new: Vec<TargetId> = healthy.difference(&candidates.healthy).copied().collect();
         for id in new {
-            known.unlisted.insert(id);
-            known.pauses.remove(&id);
+            candidates.unlisted.insert(id);
+            candidates.pauses.remove(&id);
         }
-        (known.healthy, known.looked) = (healthy, Some(Instant::now()));
+        (candidates.healthy, candidates.looked) = (healthy, Some(Instant::now()));
     }
 
     fn begin_lists(&self) {
-        let mut known = lock(&self.orphan_chunks.known);
-        let due =
-            |id: &&TargetId| known.healthy.contains(id) && !known.is_paused(**id) && !known.lists.contains_key(id);
-        let due: Vec<TargetId> = known.unlisted.iter().filter(due).copied().collect();
+        let mut candidates = lock(&self.orphan_chunks.candidates);
+        let due = |id: &&TargetId| {
+            candidates.healthy.contains(id) && !candidates.is_paused(**id) && !candidates.lists.contains_key(id)
+        };
+        let due: Vec<TargetId> = candidates.unlisted.iter().filter(due).copied().collect();
         for id in due {
-            known.unlisted.remove(&id);
+            candidates.unlisted.remove(&id);
             let Some(target) = self.store.targets.get(id) else { continue };
             let (send, list) = channel();
             std::thread::spawn(move || _ = send.send(target.list()));
-            known.lists.insert(id, list);
+            candidates.lists.insert(id, list);
         }
     }
 
     /// Goes through the lists that are complete.
     fn take_lists(&self) -> Result<()> {
         let ready: Vec<(TargetId, Listed)> = {
-            let mut known = lock(&self.orphan_chunks.known);
+            let mut candidates = lock(&self.orphan_chunks.candidates);
             let mut ready = Vec::new();
-            known.lists.retain(|&id, list| match list.try_recv() {
+            candidates.lists.retain(|&id, list| match list.try_recv() {
                 Err(TryRecvError::Empty) => true,
                 listed => {
                     ready.push((id, listed.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))));
@@ -324,9 +327,9 @@ impl FileSystem {
                 Err(_) => false,
             };
             if !looked {
-                let mut known = lock(&self.orphan_chunks.known);
-                known.unlisted.insert(id);
-                known.pause(id);
+                let mut candidates = lock(&self.orphan_chunks.candidates);
+                candidates.unlisted.insert(id);
+                candidates.pause(id);
             }
         }
         Ok(())
@@ -420,11 +423,11 @@ mod tests {
         let chunk = |set, position| TargetFile::Chunk { set, position };
         let mut damaged = header(ours, gone, 1);
         damaged[40] ^= 1;
-        let stray = [chunk(gone, 0), TargetFile::NewChunk { set: gone, position: 0 }, chunk(kept, 0)];
+        let orphan = [chunk(gone, 0), TargetFile::NewChunk { set: gone, position: 0 }, chunk(kept, 0)];
         let not = [chunk(gone, 1), chunk(gone, 2), chunk(gone + 3, 0), chunk(60, 0), chunk(kept, 1)];
-        put(stray[0], &header(ours, gone, 0));
-        put(stray[1], &header(ours, gone, 0));
-        put(stray[2], &header(ours, kept, 0));
+        put(orphan[0], &header(ours, gone, 0));
+        put(orphan[1], &header(ours, gone, 0));
+        put(orphan[2], &header(ours, kept, 0));
         put(not[0], &damaged);
         put(not[1], &header(VolumeId([8; 16]), gone, 2));
         // Numbers that this metadata never used.
@@ -432,12 +435,12 @@ mod tests {
         put(not[3], &header(ours, 60, 0));
         // It is not where it should be, but it is nowhere else either.
         put(not[4], &header(ours, kept, 1));
-        let home = usize::from(record.places[1].unwrap().0);
-        lab.by_hand(home).remove(chunk(kept, 1)).unwrap();
+        let holder = usize::from(record.places[1].unwrap().0);
+        lab.by_hand(holder).remove(chunk(kept, 1)).unwrap();
         let fs = lab.open();
-        fs.remove_strays_now().unwrap();
+        fs.remove_orphans_now().unwrap();
         fs.close_volume().unwrap();
-        assert_eq!(stray.map(|file| has(&lab, spare, file)), [false; 3]);
+        assert_eq!(orphan.map(|file| has(&lab, spare, file)), [false; 3]);
         assert_eq!(not.map(|file| has(&lab, spare, file)), [true; 5]);
     }
 
@@ -451,10 +454,10 @@ mod tests {
         // As a repair does.
         let claim = fs.store.claims.take(gone);
         fs.orphan_chunks.suspect(TargetId(3));
-        fs.remove_strays_now().unwrap();
+        fs.remove_orphans_now().unwrap();
         assert!(has(&lab, 3, file));
         drop(claim);
-        fs.remove_strays_now().unwrap();
+        fs.remove_orphans_now().unwrap();
         assert!(!has(&lab, 3, file));
     }
 
@@ -465,9 +468,9 @@ mod tests {
         let (_, kept) = volume_with_a_past(&lab);
         let fs = lab.open();
         let file = TargetFile::Chunk { set: kept, position: 0 };
-        let home = fs.meta.set(kept).unwrap().places[0].unwrap();
-        fs.orphan_chunks.remember(home, file);
-        fs.remove_strays_now().unwrap();
-        assert!(has(&lab, usize::from(home.0), file));
+        let holder = fs.meta.set(kept).unwrap().places[0].unwrap();
+        fs.orphan_chunks.remember(holder, file);
+        fs.remove_orphans_now().unwrap();
+        assert!(has(&lab, usize::from(holder.0), file));
     }
 }

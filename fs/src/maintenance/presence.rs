@@ -10,7 +10,7 @@ use std::ops::Range;
 use volume::target::{Presence, TargetFile};
 
 /// The number of chunk sets that are checked together: this much waits for a target at a time.
-pub(crate) const AT_A_TIME: usize = 256;
+pub(crate) const SETS_PER_CHECK: usize = 256;
 
 /// Positions whose chunks do not exist under their names, by chunk set.
 pub(crate) type Astray = BTreeMap<u64, Vec<(u16, Presence)>>;
@@ -88,7 +88,7 @@ impl FileSystem {
     /// call goes on. Returns the number of these sets.
     pub(crate) fn look_further(&self, next: &mut u64, queue: &BTreeMap<u64, Vec<u16>>) -> Result<usize> {
         let known: Vec<u64> = lock(&self.census.astray).keys().copied().collect();
-        for numbers in known.chunks(AT_A_TIME) {
+        for numbers in known.chunks(SETS_PER_CHECK) {
             let mut sets = Vec::new();
             for &set in numbers {
                 match self.engine()?.meta.set(set) {
@@ -107,8 +107,8 @@ impl FileSystem {
     /// Checks the chunks of the next sets from a number on, and remembers which are astray. Returns
     /// where the sets after these begin, if there may be any, and the number of these.
     fn look_from(&self, from: u64, queue: &BTreeMap<u64, Vec<u16>>) -> Result<(Option<u64>, usize)> {
-        let sets = self.engine()?.meta.sets(from, AT_A_TIME)?;
-        let end = sets.last().filter(|_| sets.len() == AT_A_TIME).map(|(last, _)| last + 1);
+        let sets = self.engine()?.meta.sets(from, SETS_PER_CHECK)?;
+        let end = sets.last().filter(|_| sets.len() == SETS_PER_CHECK).map(|(last, _)| last + 1);
         self.remember(&sets, queue)?;
         self.forget_deleted(from..end.unwrap_or(u64::MAX), &sets);
         Ok((end, sets.len()))
@@ -159,7 +159,7 @@ impl FileSystem {
         let queue: BTreeMap<u64, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
         let mut from = 0;
         loop {
-            let sets = self.engine()?.meta.sets(from, AT_A_TIME)?;
+            let sets = self.engine()?.meta.sets(from, SETS_PER_CHECK)?;
             let Some((last, _)) = sets.last() else { return Ok(()) };
             from = last + 1;
             for (set, found) in self.look_at(&sets, &queue)? {

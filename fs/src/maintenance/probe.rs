@@ -15,7 +15,7 @@ use volume::target::{Target, TargetFile};
 /// No chunk set has this number: files of it are probes of whether a target can be written.
 pub const PROBE_SET: u64 = 0;
 
-const TICK: Duration = Duration::from_millis(200);
+const CLOSE_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// The back-off for a failed target: it is probed after this time, and after twice as long each
 /// time that it soon fails again.
 const PAUSES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30);
@@ -48,7 +48,7 @@ impl Probes {
 pub(crate) fn probe(fs: &Weak<FileSystem>) {
     let mut probes = Probes::default();
     loop {
-        std::thread::sleep(TICK);
+        std::thread::sleep(CLOSE_CHECK_INTERVAL);
         let Some(fs) = fs.upgrade() else { return };
         if fs.is_closed() {
             return;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// The interval between two searches for a missing target.
-const PAUSE: Duration = Duration::from_secs(1);
+const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Targets that are being searched for, and the time of the next search for the others.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ impl Rejoins {
     }
 
     fn looked(&self, id: TargetId, now: Instant) {
-        lock(&self.next).insert(id, now + PAUSE);
+        lock(&self.next).insert(id, now + SEARCH_INTERVAL);
         lock(&self.busy).remove(&id);
     }
 }

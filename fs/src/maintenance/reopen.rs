@@ -13,7 +13,7 @@ use volume::target::{Claim, ClaimRequest};
 
 /// How far the label goes ahead when a loss is accepted, so that no target that was given up has a
 /// newer one.
-const AHEAD: u64 = 1 << 20;
+const LABEL_SKIP: u64 = 1 << 20;
 
 /// What is left of a volume.
 #[derive(Clone, Debug)]
@@ -115,7 +115,7 @@ pub fn reopen_with_loss(directory: &Path, targets: &[PathBuf], places: Arc<dyn P
     let label = &mut remains.label;
     label.losses.push(Loss { when: since.as_secs(), targets: lost.clone(), of: label.members().count() });
     label.targets.iter_mut().filter(|member| lost.contains(&member.id)).for_each(|member| member.role = Role::Removed);
-    label.generation += AHEAD;
+    label.generation += LABEL_SKIP;
     make(directory, remains, places, true)
 }
 

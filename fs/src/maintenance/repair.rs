@@ -171,7 +171,7 @@ impl FileSystem {
         })?;
         drop(shared);
         self.forget_drained()?;
-        self.remove_strays_now()?;
+        self.remove_orphans_now()?;
         Ok(done)
     }
 

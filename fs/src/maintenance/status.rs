@@ -1,12 +1,12 @@
 //! The status of a volume: space, targets, and the losses that it survives.
 
-use crate::maintenance::verify::{SCRUB, SCRUB_NEW, Scrub, UNREPAIRABLE};
+use crate::maintenance::verify::{SCRUB_NEW, SCRUB_SETTING, Scrub, UNREPAIRABLE};
 use crate::mutex::lock;
 use crate::volume::label::{Loss, Role};
 use crate::volume::voters::Voters;
 use crate::{FileSystem, RepairProgress, Result, Usage};
 use meta::SetRecord;
-use plan::membership::State;
+use plan::membership::TargetState;
 use plan::placement::Placement;
 use plan::{Domain, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -86,11 +86,11 @@ pub struct TargetStatus {
     /// Its failure domain.
     pub domain: Option<Domain>,
     /// Its state and for how long, where the membership is watched.
-    pub state: Option<(State, Duration)>,
+    pub state: Option<(TargetState, Duration)>,
     /// Its problem; None when there is none.
     pub problem: Option<String>,
     /// Total and free space of its file system, in bytes.
-    pub room: Option<(u64, u64)>,
+    pub space: Option<(u64, u64)>,
     /// Chunks that should be on it.
     pub chunks: usize,
 }
@@ -107,12 +107,12 @@ pub struct DomainStatus {
 }
 
 /// A volume with less than one part in this many free is nearly full.
-const NEARLY_FULL: u64 = 20;
+const NEARLY_FULL_DIVISOR: u64 = 20;
 
 impl Status {
     /// Whether space is so low that the operator must act.
     pub fn is_nearly_full(&self) -> bool {
-        self.usage.free.saturating_mul(NEARLY_FULL) < self.usage.total
+        self.usage.free.saturating_mul(NEARLY_FULL_DIVISOR) < self.usage.total
     }
 
     /// How many problems of the last verification were not repaired since. A verification queues
@@ -228,18 +228,18 @@ impl FileSystem {
 
     /// Waits until the mirrors of the metadata that were away have caught up, as they do after the
     /// volume was opened: as many mirrors as there are targets that answer. Waits at most
-    /// `patience`.
+    /// `timeout`.
     ///
     /// # Errors
     /// When this process does not have the metadata.
-    pub fn wait_for_mirrors(&self, patience: Duration) -> Result<()> {
+    pub fn wait_for_mirrors(&self, timeout: Duration) -> Result<()> {
         let (journal, begun) = (&self.engine()?.journal, Instant::now());
         let answer = self.store.targets.ids().into_iter().filter(|id| self.problem(*id).is_none()).count();
         let behind = |status: &meta::journal::Status| status.whole < status.wanted.min(answer);
         if behind(&journal.status()) {
             journal.retry();
         }
-        while behind(&journal.status()) && begun.elapsed() < patience {
+        while behind(&journal.status()) && begun.elapsed() < timeout {
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(())
@@ -284,7 +284,7 @@ impl FileSystem {
     }
 
     fn status_as_known(&self, looked_at: usize) -> Result<Status> {
-        self.look_at_room();
+        self.measure_space();
         let label = self.volume.label();
         let tolerates = self.store.options.code.tolerates();
         let queue: BTreeMap<u64, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
@@ -325,7 +325,7 @@ impl FileSystem {
             domain: member.domain.clone(),
             state: self.members.state(member.id),
             problem: self.problem(member.id),
-            room: self.store.targets.space(member.id).ok().map(|space| (space.total, space.free)),
+            space: self.store.targets.space(member.id).ok().map(|space| (space.total, space.free)),
             chunks: chunks.get(&member.id).copied().unwrap_or(0),
         });
         let domains = topology.domains().into_iter().map(|(name, targets)| {
@@ -352,7 +352,7 @@ impl FileSystem {
             astray: astray_chunks,
             new_blocks: self.store.new_blocks(),
             uncommitted: self.uncommitted_bytes(),
-            scrub: meta.setting(SCRUB)?,
+            scrub: meta.setting(SCRUB_SETTING)?,
             scrub_new: meta.setting::<Option<Scrub>>(SCRUB_NEW)?.flatten(),
             unrepairable: meta.setting(UNREPAIRABLE)?.unwrap_or(0),
             voters: Voters::of(&label),
@@ -435,7 +435,7 @@ impl FileSystem {
 #[cfg(test)]
 mod tests {
     use crate::FileSystem;
-    use crate::maintenance::presence::AT_A_TIME;
+    use crate::maintenance::presence::SETS_PER_CHECK;
     use crate::testing::{Lab, make};
     use volume::Control;
     use volume::target::{Target, TargetFile};
@@ -457,13 +457,13 @@ mod tests {
     /// What is looked at bit by bit finds it in the end, and remembers it until it is repaired.
     #[test]
     fn a_missing_chunk_among_many_is_found_and_remembered() {
-        const SETS: usize = AT_A_TIME + 50;
+        const SETS: usize = SETS_PER_CHECK + 50;
         let lab = Lab::new("rs:2+1", 3);
         let fs = lab.open();
         (0..SETS).for_each(|number| write(&fs, &format!("file{number}")));
         // That it is healthy depends on the free space of this machine, too.
         let is_whole = |status: &crate::Status| status.to_repair == 0 && status.survive[1] == status.sets;
-        let (mut next, rounds) = (0, SETS.div_ceil(AT_A_TIME));
+        let (mut next, rounds) = (0, SETS.div_ceil(SETS_PER_CHECK));
         (0..rounds).for_each(|_| assert!(is_whole(&fs.glance(&mut next).unwrap())));
         assert!(is_whole(&fs.status().unwrap()) && files_at_risk(&fs).is_empty());
         // The newest chunk, which a look at a part of the sets finds last.

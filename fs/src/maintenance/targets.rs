@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use volume::Control;
 
 /// How long a drain waits for clients that write to the target, and how often it checks.
-const LET_GO: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(200);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
+const DRAIN_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 impl FileSystem {
     /// The member at a path.
@@ -129,7 +129,7 @@ impl FileSystem {
         self.relabel(|label| label.targets.push(Member { domain, replaces, ..Member::new(id, path) }))?;
         self.engine()?.journal.set_targets(self.journal_targets(None))?;
         self.store.seal_open()?;
-        self.look_at_room();
+        self.measure_space();
         Ok(id)
     }
 
@@ -225,7 +225,7 @@ impl FileSystem {
     }
 
     /// The targets that may have the metadata.
-    fn journal_targets(&self, without: Option<TargetId>) -> Vec<meta::journal::Place> {
+    fn journal_targets(&self, without: Option<TargetId>) -> Vec<meta::journal::MirrorTarget> {
         let ids = self.store.targets.ids().into_iter().filter(|id| Some(*id) != without);
         ids.filter_map(|id| Some((id, self.store.targets.get(id)?))).collect()
     }
@@ -248,13 +248,13 @@ impl FileSystem {
             if !self.store.is_closed(member.id) {
                 return Err(Error::Invalid(format!("{} is used again", volume::Shown(&member.path))));
             }
-            if !held || self.chunks_on(member.id)? == 0 || begun.elapsed() >= LET_GO {
+            if !held || self.chunks_on(member.id)? == 0 || begun.elapsed() >= DRAIN_TIMEOUT {
                 break;
             }
             // Clients learn that it is draining, and give up the sets that they write to.
-            while self.clients_write_to(member.id)? && begun.elapsed() < LET_GO {
+            while self.clients_write_to(member.id)? && begun.elapsed() < DRAIN_TIMEOUT {
                 control.go_on()?;
-                std::thread::sleep(LOOK);
+                std::thread::sleep(DRAIN_CHECK_INTERVAL);
             }
         }
         let left = self.chunks_on(member.id)?;
@@ -309,7 +309,7 @@ impl FileSystem {
                 // Remove orphan chunks of recently deleted sets, too: nothing looks at this target
                 // later.
                 self.orphan_chunks.suspect(id);
-                self.remove_strays_now()?;
+                self.remove_orphans_now()?;
             }
             // Move the metadata off the target before removing it.
             self.engine()?.journal.set_targets(self.journal_targets(Some(id)))?;

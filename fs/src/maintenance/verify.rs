@@ -58,11 +58,11 @@ pub struct Problem {
 }
 
 /// The most problems that are listed.
-const LISTED: usize = 1000;
+const MAX_LISTED_PROBLEMS: usize = 1000;
 
 impl Verified {
     fn add(&mut self, problem: Problem) {
-        if self.problems.len() < LISTED {
+        if self.problems.len() < MAX_LISTED_PROBLEMS {
             self.problems.push(problem);
         } else {
             self.unlisted += 1;
@@ -103,7 +103,7 @@ pub struct Scrub {
 }
 
 /// The setting that holds the last one of everything.
-pub(crate) const SCRUB: &str = "scrub";
+pub(crate) const SCRUB_SETTING: &str = "scrub";
 /// The setting that holds the last verification of new data, if no full one followed.
 pub(crate) const SCRUB_NEW: &str = "scrub-new";
 /// The setting that holds how many problems of the last verification are not in the repair queue.
@@ -111,10 +111,10 @@ pub(crate) const SCRUB_NEW: &str = "scrub-new";
 pub(crate) const UNREPAIRABLE: &str = "unrepairable";
 
 /// How many set numbers may be given out before their sets are in the metadata.
-const SETS_IN_HAND: u64 = 64;
+const SETS_IN_PROGRESS: u64 = 64;
 
 /// The setting that holds the marks.
-const MARKS: &str = "verified";
+const MARKS_SETTING: &str = "verified";
 
 impl Marks {
     /// The first record of a set that is to be verified; None when the whole set is verified.
@@ -142,7 +142,7 @@ impl FileSystem {
     /// # Errors
     /// As `verify`.
     pub fn verify_new(&self, control: &Control) -> Result<Verified> {
-        let marks = self.engine()?.meta.setting(MARKS)?.unwrap_or_default();
+        let marks = self.engine()?.meta.setting(MARKS_SETTING)?.unwrap_or_default();
         self.verify_behind(&marks, control)
     }
 
@@ -163,7 +163,7 @@ impl FileSystem {
         self.each_set(|set, record| {
             now.below = set + 1;
             seen.insert(set);
-            seen.retain(|&seen| seen + SETS_IN_HAND > set);
+            seen.retain(|&seen| seen + SETS_IN_PROGRESS > set);
             let Some(from) = marks.from(set) else { return Ok(()) };
             let Looked { damaged, end, whole } = self.verify_set_from(set, record, from, &mut found, control)?;
             if !whole {
@@ -179,20 +179,20 @@ impl FileSystem {
         now.below = now.below.max(marks.below);
         // A set gets its number a moment before it is in the metadata: a set with a lower number
         // may still appear.
-        for set in now.below.saturating_sub(SETS_IN_HAND)..now.below {
+        for set in now.below.saturating_sub(SETS_IN_PROGRESS)..now.below {
             if !seen.contains(&set) {
                 now.partly.entry(set).or_insert(0);
             }
         }
         if !self.is_read_only() {
-            self.engine()?.meta.put_setting(MARKS, &now)?;
+            self.engine()?.meta.put_setting(MARKS_SETTING, &now)?;
             if found.away.is_empty() {
                 let scrub =
                     Scrub { when: crate::now().seconds, problems: found.problems.len() as u64 + found.unlisted };
                 let is_full = *marks == Marks::default();
                 let meta = &self.engine()?.meta;
                 if is_full {
-                    meta.put_setting(SCRUB, &scrub)?;
+                    meta.put_setting(SCRUB_SETTING, &scrub)?;
                 }
                 meta.put_setting(SCRUB_NEW, &(!is_full).then_some(scrub))?;
                 meta.put_setting(UNREPAIRABLE, &found.contradictory)?;
@@ -319,11 +319,11 @@ mod tests {
     #[test]
     fn so_many_problems_are_listed_and_all_are_counted() {
         let mut found = Verified::default();
-        for set in 0..LISTED as u64 + 500 {
+        for set in 0..MAX_LISTED_PROBLEMS as u64 + 500 {
             found.add(Problem { set, record: 0, position: None, what: "it is gone".into() });
             found.add_away(TargetId((set % 3) as u16), set, "it is away");
         }
-        assert_eq!((found.problems.len(), found.unlisted, found.away.len()), (LISTED, 500, 3));
+        assert_eq!((found.problems.len(), found.unlisted, found.away.len()), (MAX_LISTED_PROBLEMS, 500, 3));
         assert!(!found.is_sound());
     }
 

@@ -16,7 +16,7 @@ mod tenure;
 use crate::mutex::lock;
 pub use crate::session::Question;
 use crate::session::locks;
-use crate::session::{EXCLUSIVE_FOR, KERNEL_VALID_FOR};
+use crate::session::{EXCLUSIVE_LEASE, KERNEL_VALID_FOR};
 use crate::{Error, FileSystem, Result};
 pub use caller::bound_secret;
 pub use caller::{Caller, Secret};
@@ -33,18 +33,18 @@ use table::{Left, Table};
 pub use tenure::Tenure;
 
 /// The longest wait for a client to commit after a recall.
-const PATIENCE: Duration = Duration::from_secs(20);
+const RECALL_TIMEOUT: Duration = Duration::from_secs(20);
 /// The session numbers that one opening of a volume can give out.
 const SESSIONS_PER_OPENING: u64 = 1 << 32;
 
 /// How often to check whether other clients know of one that joins. Clocks do not differ by more
 /// than this within that time.
-const LOOK: Duration = Duration::from_millis(10);
+const JOIN_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How often sessions are checked.
-const TICK: Duration = Duration::from_millis(500);
+const SESSION_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// A larger distance between two ticks means that this process was stopped.
-const STALL: Duration = Duration::from_secs(3);
+const STALLED_AFTER: Duration = Duration::from_secs(3);
 
 /// The setting with the current sessions: after a crash only these may be reclaimed.
 pub(crate) const SESSIONS: &str = "sessions";
@@ -129,7 +129,7 @@ impl Leases {
     }
 
     /// Ends the grace period.
-    fn settle(&self) {
+    fn end_grace(&self) {
         // A thread that reclaims a session holds the table.
         let mut table = self.table();
         table.end_superseded();
@@ -172,7 +172,7 @@ pub struct Sessions {
 /// When this process last ran for certain, and when the grace period ends.
 struct Ticks {
     last: Instant,
-    settled: Instant,
+    grace_end: Instant,
 }
 
 /// The answer to a request.
@@ -214,7 +214,7 @@ impl Sessions {
     pub fn new(fs: Arc<FileSystem>, lease: Duration) -> Arc<Self> {
         fs.leases.table().set_lease(lease);
         let now = Instant::now();
-        let ticks = Mutex::new(Ticks { last: now, settled: now + lease });
+        let ticks = Mutex::new(Ticks { last: now, grace_end: now + lease });
         Arc::new(Self { fs, lease, recalls: Mutex::default(), ticks, began: now, stopped: AtomicBool::new(false) })
     }
 
@@ -274,7 +274,7 @@ impl Sessions {
 
     /// Until when, after a start, requests wait for clients that are not back.
     fn waits_for_clients_until(&self) -> Instant {
-        self.began + PATIENCE.min(self.lease)
+        self.began + RECALL_TIMEOUT.min(self.lease)
     }
 
     /// The clients: session numbers and names.
@@ -356,7 +356,7 @@ impl Sessions {
                 while let Some(sessions) = weak.upgrade().filter(|sessions| !sessions.has_stopped()) {
                     work(&sessions);
                     drop(sessions);
-                    std::thread::sleep(TICK);
+                    std::thread::sleep(SESSION_CHECK_INTERVAL);
                 }
             });
         }
@@ -369,9 +369,9 @@ impl Sessions {
         let now = Instant::now();
         let since = now.saturating_duration_since(ticks.last);
         ticks.last = now;
-        if since > STALL.min(self.lease / 2) {
+        if since > STALLED_AFTER.min(self.lease / 2) {
             self.fs.leases.table().hear_all(now);
-            ticks.settled += since;
+            ticks.grace_end += since;
         }
     }
 
@@ -383,7 +383,7 @@ impl Sessions {
         // A step that panics keeps no other from its turn.
         let running = || _ = self.fs.beside("noting that the server runs", || self.note_running());
         running();
-        self.fs.beside("ending the grace period", || self.settle());
+        self.fs.beside("ending the grace period", || self.end_grace());
         self.fs.beside("letting removed files go", || self.fs.let_go_after_grace());
         self.fs.beside("looking for missing targets", || self.fs.rejoin_targets());
         running();
@@ -395,13 +395,13 @@ impl Sessions {
     }
 
     /// Ends the grace period if it is over, and cleans up after the sessions that did not return.
-    fn settle(&self) {
+    fn end_grace(&self) {
         let now = Instant::now();
-        let settled = now > lock(&self.ticks).settled || lock(&self.fs.leases.before).is_empty();
+        let is_over = now > lock(&self.ticks).grace_end || lock(&self.fs.leases.before).is_empty();
         // A session that is telling what it has is not cut short. It ends if it falls silent.
-        let settled = settled && !self.fs.leases.table().any_is_reclaiming(now);
-        if self.fs.leases.is_in_grace() && settled {
-            self.fs.leases.settle();
+        let is_over = is_over && !self.fs.leases.table().any_is_reclaiming(now);
+        if self.fs.leases.is_in_grace() && is_over {
+            self.fs.leases.end_grace();
             if let Err(error) = self.note_sessions(true).and_then(|()| self.fs.clean_up()) {
                 self.fs.volume.warn(&format!("cannot clean up after the clients from before: {error}"));
             }
@@ -455,7 +455,7 @@ impl Sessions {
     /// # Errors
     /// When the metadata cannot be read at the moment, as when too few targets renew the claim. The
     /// client asks again: it must not take its sets for lost, with what it wrote to them.
-    fn owned(&self, session: u64, told: Vec<u64>) -> Result<Vec<u64>> {
+    fn owned(&self, session: u64, reclaimed: Vec<u64>) -> Result<Vec<u64>> {
         let leases = &self.fs.leases;
         if !leases.is_in_grace() || !lock(&leases.before).contains(&session) {
             return Ok(Vec::new());
@@ -463,7 +463,7 @@ impl Sessions {
         let owned = lock(&leases.owned).get(&session).cloned().unwrap_or_default();
         let meta = &self.fs.engine()?.meta;
         let mut there = Vec::new();
-        for set in told.into_iter().filter(|set| owned.contains(set)) {
+        for set in reclaimed.into_iter().filter(|set| owned.contains(set)) {
             match meta.set(set) {
                 Ok(_) => there.push(set),
                 Err(meta::Error::NotFound) => {}
@@ -482,20 +482,20 @@ impl Sessions {
             self.fs.volume.warn(&format!("cannot note who the clients are: {error}"));
         }
         self.wait_for_exclusive_leases_of_before();
-        let mut told = Vec::new();
+        let mut notified = Vec::new();
         loop {
             let unaware = self.fs.leases.table().unaware_of(session, Instant::now());
             let Some((until, unaware)) = unaware else { break };
             for other in unaware {
-                if !told.contains(&other) {
-                    told.push(other);
+                if !notified.contains(&other) {
+                    notified.push(other);
                     let recall = lock(&self.recalls).get(&other).cloned();
                     recall.inspect(|recall| recall(&[]));
                 }
             }
-            std::thread::sleep(until.saturating_duration_since(Instant::now()).min(LOOK));
+            std::thread::sleep(until.saturating_duration_since(Instant::now()).min(JOIN_CHECK_INTERVAL));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(JOIN_CHECK_INTERVAL);
         let mut table = self.fs.leases.table();
         match reclaims {
             true => table.let_reclaim(session, Instant::now()),
@@ -507,12 +507,12 @@ impl Sessions {
     /// waits until all are back, and have said whether they have one, or until it would be over.
     fn wait_for_exclusive_leases_of_before(&self) {
         let leases = &self.fs.leases;
-        let believed = self.began + EXCLUSIVE_FOR + KERNEL_VALID_FOR + LOOK;
+        let exclusive_end = self.began + EXCLUSIVE_LEASE + KERNEL_VALID_FOR + JOIN_CHECK_INTERVAL;
         let mut table = leases.table();
         loop {
             // A session that ends meanwhile leaves the list.
             let away = lock(&leases.before).iter().any(|other| !table.has(*other));
-            let left = believed.saturating_duration_since(Instant::now());
+            let left = exclusive_end.saturating_duration_since(Instant::now());
             if !away || left.is_zero() {
                 return;
             }

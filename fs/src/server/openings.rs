@@ -12,7 +12,7 @@ pub(crate) const OPENINGS: &str = "history of openings";
 pub(crate) const CLOSED: &str = "closed opening";
 /// The most openings that are remembered. A client that knows an older one may have lost all that
 /// it did not sync.
-const MOST: usize = 256;
+const MAX_OPENINGS: usize = 256;
 
 /// The last openings, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,7 +30,7 @@ impl Openings {
         if self.last.last().is_none_or(|(before, _)| before.number != closed) {
             self.lossy = opening.number;
         }
-        let from = (self.last.len() + 1).saturating_sub(MOST);
+        let from = (self.last.len() + 1).saturating_sub(MAX_OPENINGS);
         self.last.drain(..from);
         self.last.push((opening, found));
     }
@@ -79,7 +79,7 @@ mod tests {
         for number in 6..1000 {
             openings.begin(opening(number), number, 0);
         }
-        assert_eq!((openings.last.len(), openings.recovered(&opening(5))), (MOST, 0));
+        assert_eq!((openings.last.len(), openings.recovered(&opening(5))), (MAX_OPENINGS, 0));
         assert_eq!(openings.recovered(&opening(998)), 999);
     }
 

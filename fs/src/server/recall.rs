@@ -2,7 +2,7 @@
 //! on. What a client closed or unlocked it owes to those. If it does not commit it in time, that is
 //! superseded: it must not get into the volume later, over what others wrote since.
 
-use super::{PATIENCE, Sessions};
+use super::{RECALL_TIMEOUT, Sessions};
 use crate::Result;
 use crate::mutex::lock;
 use crate::server::table::files::Whose;
@@ -12,12 +12,12 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 /// How often the recall is repeated: a message may be lost with its connection.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
+const REPEAT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The setting with what is superseded: sessions and files.
 pub(crate) const SUPERSEDED: &str = "superseded files";
 /// The most entries of it. Only so many survive a restart.
-const MOST_NOTED: usize = 1024;
+const MAX_NOTES: usize = 1024;
 
 impl Sessions {
     /// Has other clients commit what they wrote to a file, and waits for that. Does not wait for a
@@ -40,7 +40,7 @@ impl Sessions {
         let writers = table.writers(session, ino, whose);
         let asked: Vec<OpenQuestion> = writers.into_iter().map(|writer| table.ask(writer, ino)).collect();
         let (mut silent, mut next) = (asked.clone(), Instant::now());
-        let end = next + PATIENCE.min(self.lease);
+        let end = next + RECALL_TIMEOUT.min(self.lease);
         loop {
             silent.retain(|question| table.is_asked(ino, question));
             let now = Instant::now();
@@ -53,7 +53,7 @@ impl Sessions {
                     let recall = lock(&self.recalls).get(&question.session).cloned();
                     recall.inspect(|recall| recall(&[(ino, question.number)]));
                 }
-                next = now + ASK_AGAIN;
+                next = now + REPEAT_INTERVAL;
                 table = leases.table();
                 continue;
             }
@@ -116,7 +116,7 @@ impl Sessions {
         let seq = {
             let _one_at_a_time = lock(&self.fs.leases.noting);
             let all: BTreeSet<(u64, u64)> =
-                self.fs.leases.table().all_superseded().iter().copied().take(MOST_NOTED).collect();
+                self.fs.leases.table().all_superseded().iter().copied().take(MAX_NOTES).collect();
             engine.meta.put_setting(SUPERSEDED, &all)?
         };
         if durable { Ok(engine.meta.sync(seq)?) } else { Ok(()) }

@@ -12,7 +12,7 @@ pub type Question = (u64, u64);
 
 /// How long an exclusive lease lasts, from when the client sent its request. A client that joins
 /// waits until the lease is over or its holder is notified.
-pub(crate) const EXCLUSIVE_FOR: Duration = Duration::from_millis(1500);
+pub(crate) const EXCLUSIVE_LEASE: Duration = Duration::from_millis(1500);
 
 /// How long the kernel of a client with an exclusive lease may cache what it is given.
 pub(crate) const KERNEL_VALID_FOR: Duration = Duration::from_millis(500);

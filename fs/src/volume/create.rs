@@ -5,7 +5,7 @@ use crate::volume::opened::OpenOptions;
 use crate::volume::places::Places;
 use crate::volume::stripe_size::block_bytes;
 use crate::{Error, Result, now};
-use meta::journal::{Journaled, Limits};
+use meta::journal::{JournalLimits, Journaled};
 use meta::kv::MemoryIndex;
 use plan::coding::Coding;
 use plan::placement::Placement;
@@ -149,8 +149,8 @@ pub(crate) fn begin(label: &Label, targets: Vec<(TargetId, Arc<dyn Target>)>) ->
 }
 
 /// The sizes of a journal, by the space of the smallest target.
-pub(crate) fn journal_limits(spaces: impl IntoIterator<Item = Space>) -> Limits {
-    Limits::for_targets(spaces.into_iter().map(|space| space.total).min().unwrap_or(u64::MAX))
+pub(crate) fn journal_limits(spaces: impl IntoIterator<Item = Space>) -> JournalLimits {
+    JournalLimits::for_targets(spaces.into_iter().map(|space| space.total).min().unwrap_or(u64::MAX))
 }
 
 fn cannot_write(path: &Path, why: &std::io::Error) -> Error {

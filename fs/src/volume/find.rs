@@ -13,10 +13,10 @@ use volume::target::Target;
 use volume::{Wait, ask_all};
 
 /// The longest wait for a target.
-const DEADLINE: Duration = Duration::from_secs(15);
+const TARGET_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The targets of a volume that were found, and those that were not, with the reason.
-pub(crate) struct Found {
+pub(crate) struct FoundTargets {
     pub label: Label,
     pub disks: BTreeMap<TargetId, Arc<dyn Target>>,
     pub missing: Vec<(TargetId, String)>,
@@ -24,7 +24,7 @@ pub(crate) struct Found {
     pub silent: usize,
 }
 
-impl Found {
+impl FoundTargets {
     /// Fails when no target was found, or, if the caller `insists`, when more targets do not answer
     /// than the code can miss.
     pub fn suffices(&self, insists: bool) -> Result<()> {
@@ -47,7 +47,7 @@ impl Found {
 }
 
 /// Opens the targets that a label names.
-pub(crate) fn find(places: &Arc<dyn Places>, pointer: Label) -> Result<Found> {
+pub(crate) fn find(places: &Arc<dyn Places>, pointer: Label) -> Result<FoundTargets> {
     // This many targets may be missing. With more, the late ones are needed, too.
     let spare = ec::parse(&pointer.code).map_or(0, |code| code.shape().m);
     let mut disks: BTreeMap<TargetId, Arc<dyn Target>> = BTreeMap::new();
@@ -86,7 +86,7 @@ pub(crate) fn find(places: &Arc<dyn Places>, pointer: Label) -> Result<Found> {
         members.into_iter().filter_map(|id| Some((id, missing.remove(&id)?))).collect();
     let silent = missing.iter().filter(|(_, why)| matches!(why, Error::Unavailable(_))).count();
     let missing = missing.into_iter().map(|(id, why)| (id, why.to_string())).collect();
-    Ok(Found { missing, silent, label: newest, disks })
+    Ok(FoundTargets { missing, silent, label: newest, disks })
 }
 
 /// Runs [`open_target`] for all of them at the same time. As long as no more than `spare` are
@@ -101,7 +101,7 @@ fn open_all(
         let (places, volume) = (places.clone(), volume.to_string());
         move || open_target(&*places, &member.path, &volume, Some(member.id))
     });
-    let wait = Wait { least: members.len().saturating_sub(spare), wanted: usize::MAX, deadline: DEADLINE };
+    let wait = Wait { least: members.len().saturating_sub(spare), wanted: usize::MAX, deadline: TARGET_TIMEOUT };
     let late = || Err(Error::Unavailable("it does not answer".into()));
     ask_all(questions, |opened| opened.is_ok(), wait).into_iter().map(|opened| opened.unwrap_or_else(late)).collect()
 }
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn what_does_not_answer_is_waited_for_and_what_is_wrong_is_not() {
         let member = |number: u16| Member::new(TargetId(number), PathBuf::from(number.to_string()));
-        let found = |there: u16, silent: u16| Found {
+        let found = |there: u16, silent: u16| FoundTargets {
             label: label((0..6).map(member).collect()),
             disks: (0..there)
                 .map(|number| (TargetId(number), Arc::new(Memory::default()) as Arc<dyn Target>))
@@ -184,7 +184,7 @@ mod tests {
             missing: (there..6).map(|number| (TargetId(number), "why".into())).collect(),
             silent: usize::from(silent),
         };
-        let waits = |found: Found, insists| match found.suffices(insists) {
+        let waits = |found: FoundTargets, insists| match found.suffices(insists) {
             Ok(()) => None,
             Err(error) => Some(matches!(error, Error::Unavailable(_))),
         };

@@ -218,10 +218,10 @@ impl Label {
 
     /// A line with the paths of targets instead of their numbers: what people know them by.
     pub fn with_paths(&self, line: &str) -> String {
-        const BEFORE: &str = "target ";
+        const TARGET_PREFIX: &str = "target ";
         let (mut shown, mut rest) = (String::new(), line);
-        while let Some(at) = rest.find(BEFORE) {
-            let (before, number) = rest.split_at(at + BEFORE.len());
+        while let Some(at) = rest.find(TARGET_PREFIX) {
+            let (before, number) = rest.split_at(at + TARGET_PREFIX.len());
             let end = number.find(|c: char| !c.is_ascii_digit()).unwrap_or(number.len());
             let (number, behind) = number.split_at(end);
             // What begins like a number may be an address.

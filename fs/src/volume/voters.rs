@@ -1,7 +1,7 @@
 //! The arithmetic of a volume's targets: how many may be away while its metadata can be read and
 //! written. What is durable is on m+1 targets, so that any N-m of N have it.
 
-use crate::volume::find::Found;
+use crate::volume::find::FoundTargets;
 use crate::volume::label::{Label, Member};
 use crate::{Error, Result};
 
@@ -42,7 +42,7 @@ impl Voters {
     }
 }
 
-impl Found {
+impl FoundTargets {
     /// Fails when so few targets were found that others may have a newer state.
     pub fn is_newest(&self) -> Result<()> {
         let (voters, there) = (Voters::of(&self.label), self.disks.len());

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// How often one kind is passed on.
-const INTERVAL: Duration = Duration::from_secs(60);
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 /// The most kinds that are remembered.
 const KINDS: usize = 256;
 /// The most targets for which one kind is passed on in that time.
@@ -17,11 +17,11 @@ const TARGETS: usize = 8;
 
 /// The recent warnings.
 #[derive(Debug, Default)]
-pub(crate) struct Warnings(Mutex<HashMap<String, Kind>>);
+pub(crate) struct Warnings(Mutex<HashMap<String, WarningKind>>);
 
 /// The state of one kind.
 #[derive(Debug)]
-struct Kind {
+struct WarningKind {
     /// When the first one was passed on.
     heard: Instant,
     /// How many were dropped since.
@@ -65,7 +65,7 @@ impl Warnings {
         let kind = kind_of(what);
         let target = target_of(what).map(str::to_owned);
         let (unheard, targets) = match kinds.get_mut(&kind) {
-            Some(known) if known.heard.elapsed() < INTERVAL => {
+            Some(known) if known.heard.elapsed() < WARNING_INTERVAL => {
                 let is_new = target.is_some_and(|target| known.targets.insert(target));
                 if is_new && known.targets.len() <= TARGETS {
                     return Some(what.into());
@@ -77,14 +77,14 @@ impl Warnings {
             None => (0, 0),
         };
         if kinds.len() >= KINDS {
-            kinds.retain(|_, known| known.heard.elapsed() < INTERVAL);
+            kinds.retain(|_, known| known.heard.elapsed() < WARNING_INTERVAL);
         }
         // With this many kinds in a minute, some are passed on more often.
         if kinds.len() >= KINDS {
             kinds.clear();
         }
         let targets_now = target.into_iter().collect();
-        kinds.insert(kind, Kind { heard: Instant::now(), unheard: 0, targets: targets_now });
+        kinds.insert(kind, WarningKind { heard: Instant::now(), unheard: 0, targets: targets_now });
         Some(match (unheard, targets) {
             (0, _) => what.into(),
             (1, 0 | 1) => format!("{what} (and once before)"),
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(heard("cannot reclaim space 1").as_deref(), Some("cannot reclaim space 1"));
         assert!((0..700).all(|n| heard(&format!("cannot reclaim space {n}")).is_none()));
         assert!(heard("cannot clean up").is_some());
-        lock(&warnings.0).values_mut().for_each(|kind| kind.heard -= INTERVAL);
+        lock(&warnings.0).values_mut().for_each(|kind| kind.heard -= WARNING_INTERVAL);
         let again = heard("cannot reclaim space 2");
         assert_eq!(again.as_deref(), Some("cannot reclaim space 2 (and 700 times before)"));
         assert!(heard("cannot reclaim space 3").is_none());
@@ -119,7 +119,7 @@ mod tests {
         assert!([0, 1, 2].iter().all(|&target| heard(target).is_some()));
         assert!([0, 1, 2].iter().all(|&target| heard(target).is_none()));
         assert_eq!((0..80).filter(|&target| heard(target).is_some()).count(), TARGETS - 3);
-        lock(&warnings.0).values_mut().for_each(|kind| kind.heard -= INTERVAL);
+        lock(&warnings.0).values_mut().for_each(|kind| kind.heard -= WARNING_INTERVAL);
         assert_eq!(heard(5).as_deref(), Some("target 5 fails (and 78 times before, of 80 targets)"));
         let away = |count: u16| (0..count).map(|id| (TargetId(id), "no".to_string())).collect::<Vec<_>>();
         let said = [0, 1, 3, 80].map(|count| missing(&away(count)).unwrap_or_default());

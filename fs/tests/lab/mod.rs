@@ -4,7 +4,7 @@
 pub mod cluster;
 
 use fs::label::{Label, Member};
-use fs::{FileSystem, Kind, New, OpenOptions, ROOT};
+use fs::{FileKind, FileSystem, New, OpenOptions, ROOT};
 use meta::kv::MemoryIndex;
 use plan::TargetId;
 use std::path::PathBuf;
@@ -110,13 +110,13 @@ pub fn full() -> Faults {
     Faults { full: true, ..Faults::default() }
 }
 
-pub fn new(kind: Kind) -> New {
+pub fn new(kind: FileKind) -> New {
     New { kind, mode: 0o644, uid: 1, gid: 2, device: 0, link: Vec::new() }
 }
 
 /// Creates a file in the root directory.
 pub fn make(fs: &FileSystem, name: &str) -> u64 {
-    fs.make(ROOT, name.as_bytes(), &new(Kind::File)).unwrap().ino
+    fs.make(ROOT, name.as_bytes(), &new(FileKind::File)).unwrap().ino
 }
 
 /// Bytes from which their origin can be recognized.

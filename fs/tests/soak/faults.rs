@@ -2,14 +2,14 @@
 
 use super::{Node, Soak};
 use crate::lab::{assert_sound, content, dead, full};
-use fs::{FileSystem, Kind, ROOT};
+use fs::{FileKind, FileSystem, ROOT};
 use std::time::{Duration, Instant};
 use volume::Control;
 use volume::target::{Faults, TargetFile};
 
 impl Soak {
     /// Makes as many targets fail as may fail, or makes all work again and repairs everything.
-    pub fn break_or_mend(&mut self) {
+    pub fn break_or_heal(&mut self) {
         if self.bad.is_empty() {
             for _ in 0..self.spare {
                 let number = self.dice.usize(..self.lab.seen.len());
@@ -24,7 +24,7 @@ impl Soak {
                 self.bad.push(number);
             }
         } else {
-            self.mend();
+            self.heal();
         }
     }
 
@@ -39,7 +39,7 @@ impl Soak {
         Faults { flipped: chunks.into_iter().map(&mut flip).collect(), ..Faults::default() }
     }
 
-    pub fn mend(&mut self) {
+    pub fn heal(&mut self) {
         self.note("mend".into());
         self.lab.fault_all(Faults::default);
         self.bad.clear();
@@ -70,7 +70,7 @@ impl Soak {
         self.compare();
         // Faults belong to an opening.
         if !self.bad.is_empty() {
-            self.mend();
+            self.heal();
         }
     }
 
@@ -126,7 +126,7 @@ impl Soak {
     /// Removes everything; all chunks must be deleted, too.
     pub fn remove_all(&mut self) {
         if !self.bad.is_empty() {
-            self.mend();
+            self.heal();
         }
         for ino in std::mem::take(&mut self.open) {
             self.fs.close(ino);
@@ -145,7 +145,7 @@ impl Soak {
 
 fn remove_below(fs: &FileSystem, parent: u64) {
     for entry in fs.list(parent, 0, 1000).unwrap() {
-        if entry.attributes.kind == Kind::Directory {
+        if entry.attributes.kind == FileKind::Directory {
             remove_below(fs, entry.attributes.ino);
             fs.remove_directory(parent, &entry.name).unwrap();
         } else {

@@ -16,9 +16,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const CODES: &[(&str, usize)] = &[("rs:4+2", 7), ("rs:2+1", 4), ("none:4", 4), ("crs:4+2", 6), ("gluster:4+2", 6)];
-const STEPS: usize = 250;
+const STEP_COUNT: usize = 250;
 /// The longest file.
-const LONGEST: u64 = 5 << 20;
+const MAX_FILE_BYTES: u64 = 5 << 20;
 
 /// The model of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -155,7 +155,7 @@ impl Soak {
             77..=85 => self.sync_one(),
             86..=87 => self.sync_all(),
             88..=94 => self.read_some(),
-            95..=96 => self.break_or_mend(),
+            95..=96 => self.break_or_heal(),
             97 => self.reopen(),
             _ => self.compare(),
         }
@@ -165,7 +165,7 @@ impl Soak {
 fn run(seed: u64) {
     let mut soak = Soak::new(seed);
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        for _ in 0..STEPS {
+        for _ in 0..STEP_COUNT {
             soak.step();
         }
         soak.compare();

@@ -1,15 +1,16 @@
 //! What programs do with files, on the file system and in the model.
 
-use super::{Content, LONGEST, Node, Soak, empty_directory};
+use super::{Content, MAX_FILE_BYTES, Node, Soak, empty_directory};
 use crate::lab::{new, pattern};
-use fs::{Allocate, Kind, RenameMode, SetAttributes, SetTime, Time};
+use fs::{Allocate, FileKind, RenameMode, SetAttributes, SetTime, Time};
 
 impl Soak {
     pub fn make(&mut self) {
         let (parent, name) = (self.any_directory(), self.name());
-        let kind = [Kind::File, Kind::File, Kind::File, Kind::Directory, Kind::Symlink][self.dice.usize(..5)];
+        let kind = [FileKind::File, FileKind::File, FileKind::File, FileKind::Directory, FileKind::Symlink]
+            [self.dice.usize(..5)];
         let mut new = new(kind);
-        if kind == Kind::Symlink {
+        if kind == FileKind::Symlink {
             new.link = b"somewhere/else".to_vec();
         }
         let exists = self.directory(parent).contains_key(&name);
@@ -19,8 +20,8 @@ impl Soak {
                 self.note(format!("make {:?} {} in {parent}: {}", kind, String::from_utf8_lossy(&name), made.ino));
                 self.directory(parent).insert(name, made.ino);
                 let node = match kind {
-                    Kind::Directory => empty_directory(),
-                    Kind::Symlink => Node::Link(new.link),
+                    FileKind::Directory => empty_directory(),
+                    FileKind::Symlink => Node::Link(new.link),
                     _ => Node::File { now: Content::default(), since: vec![Vec::new()] },
                 };
                 self.nodes.insert(made.ino, node);
@@ -38,7 +39,7 @@ impl Soak {
             _ => self.dice.usize(1..1_500_000),
         };
         let append = self.dice.u8(..3) == 0;
-        let offset = if append { size } else { self.dice.u64(..(size + size / 2 + 10_000).min(LONGEST)) };
+        let offset = if append { size } else { self.dice.u64(..(size + size / 2 + 10_000).min(MAX_FILE_BYTES)) };
         let data = pattern(self.dice.u64(..), length);
         self.note(format!("write {ino} {offset}+{length}, append {append}"));
         if append {
@@ -83,8 +84,8 @@ impl Soak {
 
     pub fn copy(&mut self) {
         let (Some(from), Some(to)) = (self.any_file(), self.any_file()) else { return };
-        let (size, room) = (self.bytes(from).len() as u64, self.bytes(to).len() as u64);
-        let (start, at) = (self.dice.u64(..size + 10), self.dice.u64(..room + 1000));
+        let (size, capacity) = (self.bytes(from).len() as u64, self.bytes(to).len() as u64);
+        let (start, at) = (self.dice.u64(..size + 10), self.dice.u64(..capacity + 1000));
         let length = self.dice.u64(1..size + 100);
         self.note(format!("copy {from} {start}+{length} to {to} {at}"));
         let real = length.min(size.saturating_sub(start));

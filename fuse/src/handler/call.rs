@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often failures of one kind of operation are logged, for each reason.
-const INTERVAL: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// The most reasons that are remembered for that. With more, all are logged again.
 const MAX_REASONS: usize = 256;
 /// How long a line of the log waits for the path of its file: what failed may be the metadata.
@@ -133,7 +133,7 @@ impl Reports {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (what, why.to_owned());
         let unlogged = match last.get_mut(&key) {
-            Some((when, unlogged)) if when.elapsed() < INTERVAL => {
+            Some((when, unlogged)) if when.elapsed() < LOG_INTERVAL => {
                 *unlogged += 1;
                 return;
             }
@@ -172,7 +172,7 @@ mod tests {
         }
         reports.report("reading", "it is lost", || "file 8".into());
         let key = ("reading", "no target answers".to_owned());
-        reports.last.lock().unwrap().get_mut(&key).unwrap().0 -= INTERVAL;
+        reports.last.lock().unwrap().get_mut(&key).unwrap().0 -= LOG_INTERVAL;
         reports.report("reading", "no target answers", || "file 9".into());
         let lines = lines.lock().unwrap();
         assert_eq!(lines.len(), 4);

@@ -1,6 +1,6 @@
 //! Attributes, in the form of the kernel and in that of the file system.
 
-use fs::{Attributes, Kind, SetTime, Time};
+use fs::{Attributes, FileKind, SetTime, Time};
 use fuser::{FileAttr, FileType, Generation, INodeNo, TimeOrNow};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -47,26 +47,26 @@ pub(super) fn file_attributes(attributes: &Attributes) -> FileAttr {
     }
 }
 
-pub(super) fn file_type(kind: Kind) -> FileType {
+pub(super) fn file_type(kind: FileKind) -> FileType {
     match kind {
-        Kind::File => FileType::RegularFile,
-        Kind::Directory => FileType::Directory,
-        Kind::Symlink => FileType::Symlink,
-        Kind::Fifo => FileType::NamedPipe,
-        Kind::Socket => FileType::Socket,
-        Kind::BlockDevice => FileType::BlockDevice,
-        Kind::CharacterDevice => FileType::CharDevice,
+        FileKind::File => FileType::RegularFile,
+        FileKind::Directory => FileType::Directory,
+        FileKind::Symlink => FileType::Symlink,
+        FileKind::Fifo => FileType::NamedPipe,
+        FileKind::Socket => FileType::Socket,
+        FileKind::BlockDevice => FileType::BlockDevice,
+        FileKind::CharacterDevice => FileType::CharDevice,
     }
 }
 
 /// The kinds of file that mknod(2) makes; no kind means a regular file.
-pub(super) fn kind_of_mode(mode: u32) -> Option<Kind> {
+pub(super) fn kind_of_mode(mode: u32) -> Option<FileKind> {
     match mode & libc::S_IFMT {
-        0 | libc::S_IFREG => Some(Kind::File),
-        libc::S_IFIFO => Some(Kind::Fifo),
-        libc::S_IFSOCK => Some(Kind::Socket),
-        libc::S_IFBLK => Some(Kind::BlockDevice),
-        libc::S_IFCHR => Some(Kind::CharacterDevice),
+        0 | libc::S_IFREG => Some(FileKind::File),
+        libc::S_IFIFO => Some(FileKind::Fifo),
+        libc::S_IFSOCK => Some(FileKind::Socket),
+        libc::S_IFBLK => Some(FileKind::BlockDevice),
+        libc::S_IFCHR => Some(FileKind::CharacterDevice),
         _ => None,
     }
 }

@@ -10,7 +10,7 @@ pub(super) const FIRST_COOKIE: u64 = 256;
 /// How many entries to ask for at first, and at most. It is not known beforehand how many fit into
 /// an answer: with attributes 20 to 200, without 80 to 800. Asking for more each time wastes little
 /// in either case.
-const BATCH: std::ops::RangeInclusive<usize> = 32..=512;
+const BATCH_ENTRIES: std::ops::RangeInclusive<usize> = 32..=512;
 
 impl<F: Files> Handler<F> {
     /// Hands the entries behind a cookie to `add` until it says that the answer is full.
@@ -26,14 +26,14 @@ impl<F: Files> Handler<F> {
             }
         }
         let mut cookie = if offset < FIRST_COOKIE { 0 } else { offset };
-        let mut limit = *BATCH.start();
+        let mut limit = *BATCH_ENTRIES.start();
         loop {
             let batch = self.caller.call("listing", ino, |files| files.list(ino, cookie, limit))?;
             if batch.iter().any(&mut add) || batch.len() < limit {
                 return Ok(());
             }
             cookie = batch.last().map_or(cookie, |last| last.cookie);
-            limit = (2 * limit).min(*BATCH.end());
+            limit = (2 * limit).min(*BATCH_ENTRIES.end());
         }
     }
 }

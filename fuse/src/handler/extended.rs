@@ -41,11 +41,11 @@ impl<F: Files> Handler<F> {
     }
 }
 
-/// Answers with some bytes, or with how many there are if the caller has room for none.
-pub(super) fn answer(reply: ReplyXattr, room: u32, bytes: Result<Vec<u8>, Errno>) {
+/// Answers with some bytes, or with how many there are if the caller has space for none.
+pub(super) fn answer(reply: ReplyXattr, space: u32, bytes: Result<Vec<u8>, Errno>) {
     match bytes {
-        Ok(bytes) if room == 0 => reply.size(bytes.len() as u32),
-        Ok(bytes) if bytes.len() > room as usize => reply.error(Errno::ERANGE),
+        Ok(bytes) if space == 0 => reply.size(bytes.len() as u32),
+        Ok(bytes) if bytes.len() > space as usize => reply.error(Errno::ERANGE),
         Ok(bytes) => reply.data(&bytes),
         Err(error) => reply.error(error),
     }

@@ -6,7 +6,7 @@
 use super::Handler;
 use super::convert::GENERATION;
 use crate::files::Files;
-use fs::{Attributes, Kind};
+use fs::{Attributes, FileKind};
 use fuser::Generation;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -47,7 +47,7 @@ impl<F: Files> Handler<F> {
     /// The generation of a file for an answer to the kernel.
     pub(super) fn generation(&self, found: &Attributes) -> Generation {
         let files = self.caller.files();
-        if self.shared || found.kind != Kind::File || files.fences() == 0 {
+        if self.shared || found.kind != FileKind::File || files.fences() == 0 {
             return GENERATION;
         }
         Generation(self.generations.of(found.ino, files.fences(), self.opens.is_open(found.ino)))

@@ -26,7 +26,7 @@ use crate::files::Files;
 use call::Caller;
 pub(crate) use call::Refused;
 use convert::{GENERATION, NONE, file_attributes, kind_of_mode};
-use fs::{Kind, New};
+use fs::{FileKind, New};
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, INodeNo, IoctlFlags,
     KernelConfig, LockOwner, Notifier, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr,
@@ -107,7 +107,7 @@ impl<F: Files> Handler<F> {
         file_attributes(found)
     }
 
-    /// After a sync, the kernel must not show how much room the file took before: it does not know
+    /// After a sync, the kernel must not show how much space the file took before: it does not know
     /// that by itself, as it knows size and times.
     fn forget_allocated(&self, ino: u64) {
         let files = self.caller.files();
@@ -255,13 +255,13 @@ impl<F: Files> Filesystem for Handler<F> {
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
-        let made = self.make(parent.0, name.as_bytes(), &new_file(request, Kind::Directory, mode));
+        let made = self.make(parent.0, name.as_bytes(), &new_file(request, FileKind::Directory, mode));
         answer!(reply, made, made => reply.entry(&self.valid(), &self.tell(&made), GENERATION));
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let link = target.as_os_str().as_bytes().to_vec();
-        let new = New { link, ..new_file(request, Kind::Symlink, 0o777) };
+        let new = New { link, ..new_file(request, FileKind::Symlink, 0o777) };
         let made = self.make(parent.0, name.as_bytes(), &new);
         answer!(reply, made, made => reply.entry(&self.valid(), &self.tell(&made), GENERATION));
     }
@@ -276,7 +276,7 @@ impl<F: Files> Filesystem for Handler<F> {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        let new = new_file(request, Kind::File, mode);
+        let new = new_file(request, FileKind::File, mode);
         let created = self.create(request.pid(), parent.0, name.as_bytes(), &new, flags);
         answer!(reply, created, created =>
         reply.created(
@@ -412,7 +412,7 @@ impl<F: Files> Filesystem for Handler<F> {
             let done = self.caller.call("closing", ino.0, |files| {
                 let unlocked = files.unlock(ino.0, owner.0, 0, u64::MAX);
                 let committed = if writes { unlocked.and_then(|()| files.commit_at_close(ino.0)) } else { unlocked };
-                committed.and(files.told_at_close(ino.0))
+                committed.and(files.check_loss_at_close(ino.0))
             });
             let done = self.or_lost(ino.0, handle, locked.and(done));
             return answer!(reply, done, () => reply.ok());
@@ -510,7 +510,7 @@ impl<F: Files> Filesystem for Handler<F> {
         answer!(reply, usage, usage => {
             const BLOCK: u64 = 4096;
             let (total, free) = (usage.total / BLOCK, usage.free / BLOCK);
-            // Files need only space: for df, there is room for one more file in each free block.
+            // Files need only space: for df, there is space for one more file in each free block.
             let files = usage.files.saturating_add(free);
             reply.statfs(total, free, free, files, free, BLOCK as u32, 255, BLOCK as u32);
         });
@@ -604,7 +604,7 @@ impl<F: Files> Filesystem for Handler<F> {
 }
 
 /// A file that a program makes.
-fn new_file(request: &Request, kind: Kind, mode: u32) -> New {
+fn new_file(request: &Request, kind: FileKind, mode: u32) -> New {
     // The kernel has applied the umask.
     New { kind, mode: mode & 0o7777, uid: request.uid(), gid: request.gid(), device: 0, link: Vec::new() }
 }

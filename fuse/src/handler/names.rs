@@ -3,11 +3,11 @@
 use super::Handler;
 use super::permission::{self, Verdict};
 use crate::files::Files;
-use fs::{Attributes, Kind, New, RenameMode, SetAttributes};
+use fs::{Attributes, FileKind, New, RenameMode, SetAttributes};
 use fuser::{Errno, INodeNo, RenameFlags};
 
 /// How often a file is made or looked up that others remove each time before it is opened.
-const ATTEMPTS: usize = 1000;
+const MAX_ATTEMPTS: usize = 1000;
 
 impl<F: Files> Handler<F> {
     /// Calls for a file that the kernel gets to know by the answer, which must follow.
@@ -40,7 +40,7 @@ impl<F: Files> Handler<F> {
         new: &New,
         flags: i32,
     ) -> Result<Attributes, Errno> {
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             let (found, is_new) = match self.make(parent, name, new) {
                 Err(error) if i32::from(error) == libc::EEXIST && flags & libc::O_EXCL == 0 => {
                     match self.introduce("looking up", parent, |files| files.lookup(parent, name)) {
@@ -108,7 +108,7 @@ impl<F: Files> Handler<F> {
         if change.uid.is_some() || change.gid.is_some() {
             let found = self.caller.call("reading attributes", ino, |files| files.attributes(ino))?;
             let mode = change.mode.unwrap_or(found.mode);
-            if found.kind != Kind::Directory && mode != fs::unprivileged(mode) {
+            if found.kind != FileKind::Directory && mode != fs::unprivileged(mode) {
                 change.mode = Some(fs::unprivileged(mode));
             }
         }

@@ -3,13 +3,13 @@
 //! that it knows too little: then it looks again, once, and the next time gives the error to the
 //! program.
 
-use fs::{Attributes, Kind, New};
+use fs::{Attributes, FileKind, New};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long the kernel may take to look again.
-const LOOKS_AGAIN: Duration = Duration::from_secs(10);
+const RECHECK_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most openings that are kept in mind.
 const MAX_OPENINGS: usize = 4096;
 
@@ -52,8 +52,8 @@ pub(super) fn may_open(
     protection: u32,
 ) -> Verdict {
     match found.kind {
-        Kind::File => {}
-        Kind::Directory => return Verdict::No(libc::EISDIR),
+        FileKind::File => {}
+        FileKind::Directory => return Verdict::No(libc::EISDIR),
         // The kernel follows links, and opens devices and pipes.
         _ => return Verdict::AskKernel(libc::EIO),
     }
@@ -98,13 +98,13 @@ impl LooksAgain {
         let now = Instant::now();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= MAX_OPENINGS {
-            all.retain(|_, asked| now.saturating_duration_since(*asked) < LOOKS_AGAIN);
+            all.retain(|_, asked| now.saturating_duration_since(*asked) < RECHECK_TIMEOUT);
         }
         if all.len() >= MAX_OPENINGS {
             all.clear();
         }
         match all.remove(&(process, ino, name.into())) {
-            Some(asked) if now.saturating_duration_since(asked) < LOOKS_AGAIN => otherwise,
+            Some(asked) if now.saturating_duration_since(asked) < RECHECK_TIMEOUT => otherwise,
             _ => {
                 all.insert((process, ino, name.into()), now);
                 libc::ESTALE
@@ -121,24 +121,24 @@ mod tests {
     fn found(mode: u32, uid: u32, gid: u32) -> Attributes {
         let zero = Time { seconds: 0, nanoseconds: 0 };
         let (accessed, modified, changed, created) = (zero, zero, zero, zero);
-        let (ino, kind, links, device, size, allocated) = (9, Kind::File, 1, 0, 0, 0);
+        let (ino, kind, links, device, size, allocated) = (9, FileKind::File, 1, 0, 0, 0);
         Attributes { ino, kind, mode, links, uid, gid, device, size, allocated, accessed, modified, changed, created }
     }
 
     fn by(uid: u32, gid: u32) -> New {
-        New { kind: Kind::File, mode: 0o644, uid, gid, device: 0, link: Vec::new() }
+        New { kind: FileKind::File, mode: 0o644, uid, gid, device: 0, link: Vec::new() }
     }
 
     const NO: Verdict = Verdict::No(libc::EACCES);
 
     #[test]
     fn a_file_of_somebody_else_is_opened_only_if_that_is_allowed() {
-        let directory = Attributes { kind: Kind::Directory, ..found(0o755, 0, 0) };
+        let directory = Attributes { kind: FileKind::Directory, ..found(0o755, 0, 0) };
         let may = |by: New, groups: Option<&[u32]>, found: Attributes, flags: i32| {
             may_open(&by, groups, &directory, &found, flags, 2)
         };
         assert_eq!(may(by(0, 0), None, found(0, 5, 5), libc::O_RDWR), Verdict::Yes);
-        let link = Attributes { kind: Kind::Symlink, ..found(0o777, 0, 0) };
+        let link = Attributes { kind: FileKind::Symlink, ..found(0o777, 0, 0) };
         assert_eq!(may(by(0, 0), None, link, libc::O_RDONLY), Verdict::AskKernel(libc::EIO));
         assert_eq!(may(by(0, 0), None, directory, libc::O_RDONLY), Verdict::No(libc::EISDIR));
         assert_eq!(may(by(5, 1), None, found(0o400, 5, 6), libc::O_RDONLY), Verdict::Yes);
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn a_file_of_somebody_else_in_a_directory_of_all_is_protected_as_the_kernel_does_it() {
         let may = |uid: u32, mode: u32, owner: u32, protection: u32| {
-            let directory = Attributes { kind: Kind::Directory, ..found(mode, 7, 0) };
+            let directory = Attributes { kind: FileKind::Directory, ..found(mode, 7, 0) };
             may_open(&by(uid, 1), Some(&[]), &directory, &found(0o666, owner, 6), libc::O_RDWR, protection)
         };
         assert_eq!(may(1, 0o1777, 5, 0), Verdict::Yes);

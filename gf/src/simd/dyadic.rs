@@ -7,11 +7,11 @@ use crate::vector::Vector;
 use std::ops::Range;
 
 /// Registers of every block in one step, at most.
-const WIDE: usize = 4;
+const MAX_REGISTERS: usize = 4;
 
 /// Bytes of one step.
 pub(crate) const fn step<V: Vector>() -> usize {
-    WIDE * V::BYTES
+    MAX_REGISTERS * V::BYTES
 }
 
 /// Where a pass finds its blocks.
@@ -49,7 +49,7 @@ pub(crate) unsafe fn dyadic<V: Vector>(
         factors: map.factors.at(kernel, 0),
     };
     let far = at.len() * blocks.inputs.len() > FAR_BYTES;
-    // One register of each block where there are four sums: with 16 of them there is no room for
+    // One register of each block where there are four sums: with 16 of them there is no space for
     // the inputs of more.
     macro_rules! instances {
         ($(($s:literal, $out:literal, $u:expr)),+) => {
@@ -63,7 +63,7 @@ pub(crate) unsafe fn dyadic<V: Vector>(
             }
         };
     }
-    instances!((2, 2, WIDE), (4, 3, 1), (4, 4, 1));
+    instances!((2, 2, MAX_REGISTERS), (4, 3, 1), (4, 4, 1));
 }
 
 /// S points in a full group, OUT outputs, U registers of each block, FAR when the inputs come from

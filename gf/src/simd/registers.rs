@@ -9,8 +9,8 @@ use std::ops::Range;
 
 /// Registers of each block held at a time, U below: at least a cache line with AVX2, so that each
 /// line is touched once even when all blocks fall into the same cache set; more where few outputs
-/// leave room, to load factors less often.
-const WIDE: usize = 4;
+/// leave space, to load factors less often.
+const BLOCK_REGISTERS: usize = 4;
 
 /// Input bytes in all that several passes go over before the next are read: a part of the
 /// second-level cache.
@@ -18,7 +18,7 @@ const PIECE_BYTES: usize = 256 << 10;
 
 /// Bytes of one step.
 pub(crate) const fn step<V: Vector>() -> usize {
-    WIDE * V::BYTES
+    BLOCK_REGISTERS * V::BYTES
 }
 
 /// # Safety

@@ -49,10 +49,10 @@ pub(crate) unsafe fn multiply_add<V: Vector>(
 ) {
     // One output at a time keeps its factor in registers; the input range stays in the first-level
     // cache.
-    const PIECE: usize = 8192;
+    const PIECE_BYTES: usize = 8192;
     let mut start = at.start;
     while start < at.end {
-        let end = at.end.min(start + PIECE);
+        let end = at.end.min(start + PIECE_BYTES);
         for (i, output) in outputs.iter_mut().enumerate() {
             let factor = V::factor(table.add(i * V::FACTOR_BYTES));
             let mut pos = start;

@@ -10,15 +10,15 @@ use crate::vector::Vector;
 use std::ops::Range;
 
 /// Ranges are whole multiples of this many bytes; tile widths are too.
-pub(crate) const STEP: usize = 64;
+pub(crate) const STEP_BYTES: usize = 64;
 
 /// The most points of a group.
 const MAX_POINTS: usize = 256;
 
 /// # Safety
-/// V's instruction set; every block reaches `at.end`; `at` is a multiple of `STEP` long; the map's
-/// block indices are in bounds, it is `Way::Tile` and made for this kernel. `streaming`: outputs
-/// begin at a line there, and the map stores each once.
+/// V's instruction set; every block reaches `at.end`; `at` is a multiple of `STEP_BYTES` long; the
+/// map's block indices are in bounds, it is `Way::Tile` and made for this kernel. `streaming`:
+/// outputs begin at a line there, and the map stores each once.
 #[inline(always)]
 pub(crate) unsafe fn grouped<V: Vector>(
     map: &Grouped,

@@ -130,7 +130,7 @@ macro_rules! kernel {
                         });
                     }
                     Way::Tile { .. } => {
-                        in_steps(tile::STEP, Tail::Overlap, inputs, outputs, at, |i, o, at| unsafe {
+                        in_steps(tile::STEP_BYTES, Tail::Overlap, inputs, outputs, at, |i, o, at| unsafe {
                             $private::tile(map, i, o, at, false)
                         });
                     }

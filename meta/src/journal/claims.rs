@@ -7,9 +7,9 @@
 //! targets, so no other opening has the same number.
 
 use super::frame::EpochId;
-use super::inventory::{Found, Owner};
+use super::inventory::{FoundFile, Owner};
 use super::inventory::{ask, take_all};
-use super::options::{Access, Options, Place};
+use super::options::{Access, MirrorTarget, Options};
 use crate::kv::KvError;
 use plan::TargetId;
 use std::hash::{BuildHasher, RandomState};
@@ -19,7 +19,7 @@ use volume::format::VolumeId;
 use volume::target::{Claim, ClaimRequest, ClaimState, Epoch, Refusal};
 
 /// How many times an opening tries again with a higher number.
-const TRIES: u32 = 10;
+const MAX_TRIES: u32 = 10;
 
 /// The claims that an opening has.
 pub(super) struct Granted {
@@ -69,7 +69,7 @@ pub(super) fn claim(options: &Options, least: u64) -> Result<Granted, KvError> {
     let enough = quorum(options);
     let places = &options.targets;
     let mut number = least;
-    for _ in 0..TRIES {
+    for _ in 0..MAX_TRIES {
         let read = ask(places, enough, usize::MAX, deadline, |target| target.claim(&ClaimRequest::Read));
         let held = |state: &io::Result<ClaimState>| state.as_ref().ok()?.claim.as_ref().map(name);
         let before: Vec<Option<EpochId>> = read.iter().map(held).collect();
@@ -92,7 +92,7 @@ pub(super) fn claim(options: &Options, least: u64) -> Result<Granted, KvError> {
         let blank: Vec<usize> = (0..places.len()).filter(|&place| is_blank(place)).collect();
         // Only a target whose claim is known is claimed: a claim cannot be read afterwards.
         let known = (0..places.len()).filter(|place| read[*place].is_ok() && !blank.contains(place));
-        let known: Vec<Place> = known.map(|place| places[place].clone()).collect();
+        let known: Vec<MirrorTarget> = known.map(|place| places[place].clone()).collect();
         let request = take_request(&claim, options.lease);
         let taken = ask(&known, enough, usize::MAX, deadline, move |target| target.claim(&request));
         let mut taken = taken.into_iter();
@@ -135,7 +135,7 @@ pub(super) fn claim(options: &Options, least: u64) -> Result<Granted, KvError> {
 
 /// The error for too few targets: it names those that are missing.
 pub(super) fn too_few(options: &Options, granted: &Granted) -> KvError {
-    let counts = |(place, (id, _)): (usize, &Place)| granted.counts(place).then_some(*id);
+    let counts = |(place, (id, _)): (usize, &MirrorTarget)| granted.counts(place).then_some(*id);
     let there: Vec<TargetId> = options.targets.iter().enumerate().filter_map(counts).collect();
     let why = |id: &TargetId| {
         let known = granted.missing.iter().find(|(missing, _)| missing == id).map(|(_, why)| why.as_str());
@@ -153,8 +153,8 @@ pub(super) fn too_few(options: &Options, granted: &Granted) -> KvError {
 
 /// Gives claims back, so that no other opening waits for their leases.
 pub(super) fn give_back(options: &Options, granted: &Granted) {
-    let ours = |(place, before): (&Place, &Option<_>)| before.is_some().then(|| place.clone());
-    let places: Vec<Place> = options.targets.iter().zip(&granted.before).filter_map(ours).collect();
+    let ours = |(place, before): (&MirrorTarget, &Option<_>)| before.is_some().then(|| place.clone());
+    let places: Vec<MirrorTarget> = options.targets.iter().zip(&granted.before).filter_map(ours).collect();
     let epoch = granted.claim.epoch;
     // One that does not answer forgets the claim when its lease has run out.
     ask(&places, places.len(), usize::MAX, options.limits.deadline, move |target| {
@@ -172,7 +172,7 @@ fn name(claim: &Claim) -> EpochId {
     EpochId { number: claim.epoch.number, id: claim.epoch.id }
 }
 
-fn epoch_of(found: &Found) -> Option<u64> {
+fn epoch_of(found: &FoundFile) -> Option<u64> {
     if let Owner::Ours(head) = &found.owner { Some(head.epoch.number) } else { None }
 }
 

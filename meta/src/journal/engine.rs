@@ -7,7 +7,7 @@ use super::guard::guarded;
 use super::inventory::{Owner, ask, take, take_all};
 use super::lineage::Lineage;
 use super::local_wal::{self, LocalWal};
-use super::options::{Options, Place, Standing, Status};
+use super::options::{MirrorTarget, Options, Standing, Status};
 use super::recover::{Chosen, Recovered, check, recover};
 use super::relocate::set_targets;
 use super::resync::wanted;
@@ -256,7 +256,7 @@ impl Journaled {
     /// `Invalid` for an empty list or a duplicate id; `Unavailable` when too few of the targets
     /// accept the journal: the engine then continues with the previous ones. Also when the engine
     /// has failed or is closed.
-    pub fn set_targets(&self, targets: Vec<Place>) -> Result<(), KvError> {
+    pub fn set_targets(&self, targets: Vec<MirrorTarget>) -> Result<(), KvError> {
         set_targets(&self.shared, targets)
     }
 
@@ -363,7 +363,7 @@ impl Kv for Journaled {
     }
 
     fn commit(&self, batch: Batch) -> Result<Committed, KvError> {
-        self.shared.wait_for_room()?;
+        self.shared.wait_for_space()?;
         self.wait_for_memory()?;
         let Ok(order) = self.order.lock() else {
             // A commit that panicked may have done a part of its work.
@@ -409,10 +409,10 @@ impl Drop for Journaled {
 
 /// Removes files of other histories, which no opening reads, and claims targets that had no claim:
 /// the new epoch is established.
-fn clean(shared: &Shared, stale: Vec<(Place, TargetFile)>, blank: Vec<Place>) {
+fn clean(shared: &Shared, stale: Vec<(MirrorTarget, TargetFile)>, blank: Vec<MirrorTarget>) {
     let (count, deadline, claim) = (blank.len(), shared.limits.deadline, shared.claim_request());
     ask(&blank, count, count, deadline, move |target| target.claim(&claim));
-    let mut places: Vec<Place> = Vec::new();
+    let mut places: Vec<MirrorTarget> = Vec::new();
     for (place, _) in &stale {
         if places.iter().all(|(id, _)| *id != place.0) {
             places.push(place.clone());
@@ -439,7 +439,7 @@ fn clean(shared: &Shared, stale: Vec<(Place, TargetFile)>, blank: Vec<Place>) {
 /// The places themselves are of no use without their ids.
 impl std::fmt::Debug for Journaled {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let places: Vec<u16> = self.shared.files().places.iter().map(|(id, _): &Place| id.0).collect();
+        let places: Vec<u16> = self.shared.files().places.iter().map(|(id, _): &MirrorTarget| id.0).collect();
         f.debug_struct("Journaled").field("places", &places).field("status", &self.status()).finish_non_exhaustive()
     }
 }

@@ -1,6 +1,6 @@
 //! What an engine knows of its targets and of the files on them.
 
-use super::options::{Limits, Place};
+use super::options::{JournalLimits, MirrorTarget};
 use super::retry::Retries;
 use crate::kv::Seq;
 use plan::TargetId;
@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 #[derive(Default)]
 pub(super) struct Files {
     /// The targets that may be mirrors, in order of preference.
-    pub places: Vec<Place>,
+    pub places: Vec<MirrorTarget>,
     /// A mirror that is not in `places` stays until this number of places have everything.
     pub expected: usize,
     /// How many times the journal thread was asked to check the mirrors.
     pub asked: u64,
-    pub mirrors: Vec<Place>,
+    pub mirrors: Vec<MirrorTarget>,
     /// The mirrors that have everything.
-    pub whole: Vec<Place>,
+    pub whole: Vec<MirrorTarget>,
     /// The mirrors that get the state from others at this moment.
     pub copying: BTreeSet<TargetId>,
     /// The targets to which a snapshot is being written.
@@ -36,7 +36,7 @@ pub(super) struct Files {
     pub retries: Retries,
     /// Targets that failed outside the journal thread, which has yet to drop them. Each with the
     /// thread on which it failed.
-    pub suspects: Vec<(Place, io::Error, Weak<()>)>,
+    pub suspects: Vec<(MirrorTarget, io::Error, Weak<()>)>,
     /// Bytes written to the journal since the engine was opened.
     pub written: u64,
     /// The value of `written` when the last snapshot began.
@@ -57,25 +57,25 @@ pub(super) struct Files {
 /// A target that failed, and why.
 #[derive(Clone)]
 pub(super) struct Failed {
-    pub place: Place,
+    pub place: MirrorTarget,
     pub why: String,
     /// It failed only for lack of space: what it has is valid, and can be removed from it.
     pub full: bool,
 }
 
 /// Whether two places are the same. A target that was opened again may be a different one.
-pub(super) fn same(one: &Place, other: &Place) -> bool {
+pub(super) fn same(one: &MirrorTarget, other: &MirrorTarget) -> bool {
     one.0 == other.0 && Arc::ptr_eq(&one.1, &other.1)
 }
 
 impl Files {
     /// Whether a target may be a mirror.
-    pub fn has_place(&self, place: &Place) -> bool {
+    pub fn has_place(&self, place: &MirrorTarget) -> bool {
         self.places.iter().any(|other| same(other, place))
     }
 
     /// Whether a target has failed.
-    pub fn has_failed(&self, place: &Place) -> bool {
+    pub fn has_failed(&self, place: &MirrorTarget) -> bool {
         self.failed.iter().any(|failed| same(&failed.place, place))
     }
 
@@ -87,14 +87,14 @@ impl Files {
     /// The space, in bytes, that each mirror needs for the next snapshot, and for the journal until
     /// that is complete. A change makes the snapshot grow by no more than it makes the journal
     /// grow.
-    pub fn need(&self, limits: &Limits) -> u64 {
+    pub fn need(&self, limits: &JournalLimits) -> u64 {
         let snapshot = self.snapshot_bytes + self.grown();
         snapshot + snapshot / 8 + 3 * limits.segment_bytes
     }
 
     /// How many mirrors are among the places, and how many of those have everything.
     pub fn staying(&self) -> (usize, usize) {
-        let staying = |all: &[Place]| all.iter().filter(|place| self.has_place(place)).count();
+        let staying = |all: &[MirrorTarget]| all.iter().filter(|place| self.has_place(place)).count();
         (staying(&self.mirrors), staying(&self.whole))
     }
 }

@@ -6,9 +6,9 @@
 //! good as that of an earlier opening on this machine, and the next opening treats it as such: it
 //! uses it if the history that it adopts has the index's last transaction, by the id of its epoch.
 
-use super::frame::{Epoch, FRAME_BYTES, Frame, HEAD_BYTES, Kind, MAX_PAYLOAD_BYTES, VolumeId, take_edit};
-use super::inventory::{Found, take_all};
-use super::options::Place;
+use super::frame::{Epoch, FRAME_BYTES, Frame, HEAD_BYTES, MAX_PAYLOAD_BYTES, RecordKind, VolumeId, take_edit};
+use super::inventory::{FoundFile, take_all};
+use super::options::MirrorTarget;
 use super::restore::load;
 use super::shelf::Shelf;
 use super::sightings::{Segment, Sightings};
@@ -22,7 +22,7 @@ use volume::target::{Target, TargetFile, read_to_vec};
 /// This much is read at once, in bytes, or one frame if that is longer.
 const WINDOW_BYTES: usize = 1 << 20;
 /// The most changes that wait until they are known to be durable, in bytes. A holder has fewer.
-const MOST_WAITING_BYTES: usize = 2 * MAX_PAYLOAD_BYTES;
+const MAX_WAITING_BYTES: usize = 2 * MAX_PAYLOAD_BYTES;
 
 /// Of what to follow, and how.
 #[derive(Clone, Copy, Debug)]
@@ -128,7 +128,7 @@ impl Follower {
     /// # Errors
     /// When no target has a state to begin with or when the index cannot be changed; it may be
     /// called again. `Corrupt` when the index has durable transactions that the targets lack.
-    pub fn step(&mut self, places: &[Place], hint: &Hint) -> Result<bool, KvError> {
+    pub fn step(&mut self, places: &[MirrorTarget], hint: &Hint) -> Result<bool, KvError> {
         if places.is_empty() {
             return Ok(false);
         }
@@ -151,7 +151,7 @@ impl Follower {
     }
 
     /// Whether it must look at all targets to find its way.
-    fn is_lost(&self, places: &[Place], hint: &Hint) -> bool {
+    fn is_lost(&self, places: &[MirrorTarget], hint: &Hint) -> bool {
         let pause = self.options.pause * (1 << self.vain.min(4));
         if self.active.is_some_and(|at| at.elapsed() < pause) {
             return false;
@@ -166,7 +166,7 @@ impl Follower {
     }
 
     /// Finds where to read on, and loads a snapshot if it cannot do without.
-    fn look(&mut self, places: &[Place]) -> Result<(), KvError> {
+    fn look(&mut self, places: &[MirrorTarget]) -> Result<(), KvError> {
         self.active = Some(Instant::now());
         self.idle = 0;
         let reached = self.position();
@@ -179,7 +179,7 @@ impl Follower {
             .into_iter()
             .enumerate()
             .flat_map(|(place, found)| found.unwrap_or_default().into_iter().map(move |found| (place, found)));
-        let found: Vec<(usize, Found)> = found.collect();
+        let found: Vec<(usize, FoundFile)> = found.collect();
         let sightings = Sightings::of(&found, self.options.losses)
             .ok_or_else(|| KvError::Unavailable("no target shows a journal that can be followed".into()))?;
         let ours = self.state.owner == self.options.volume;
@@ -221,7 +221,7 @@ impl Follower {
     }
 
     /// Loads the newest snapshot behind a transaction, if there is one.
-    fn restore(&mut self, sightings: &Sightings, after: Option<Seq>, places: &[Place]) -> Result<(), KvError> {
+    fn restore(&mut self, sightings: &Sightings, after: Option<Seq>, places: &[MirrorTarget]) -> Result<(), KvError> {
         let mut groups = sightings.snapshot(after, places);
         let mut result = match after {
             None => Err(KvError::Unavailable("no target has a snapshot to begin with".into())),
@@ -244,7 +244,7 @@ impl Follower {
     }
 
     /// Reads what the segment has behind the offset. Returns how many bytes that were.
-    fn read(&mut self, places: &[Place]) -> usize {
+    fn read(&mut self, places: &[MirrorTarget]) -> usize {
         let Some(mut next) = self.position().map(|position| position + 1) else { return 0 };
         let Some(cursor) = &mut self.cursor else { return 0 };
         let Segment { first, epoch, established, last, .. } = cursor.segment;
@@ -254,14 +254,14 @@ impl Follower {
         let mut at = 0;
         while let Some(frame) = Frame::parse(&bytes[at..]) {
             if bytes.len() - at < FRAME_BYTES + frame.payload {
-                if at > 0 || frame.kind != Kind::Record {
+                if at > 0 || frame.kind != RecordKind::Record {
                     break;
                 }
                 bytes = self.options.read(target, file, cursor.offset, FRAME_BYTES + frame.payload);
             }
             let Some((frame, payload)) = Frame::proven(&self.options.volume, epoch.id, &bytes[at..]) else { break };
-            let fits = frame.kind == Kind::Record && frame.epoch == epoch && frame.number <= next.min(last);
-            if !fits || !are_edits(payload) || self.waiting_bytes > MOST_WAITING_BYTES {
+            let fits = frame.kind == RecordKind::Record && frame.epoch == epoch && frame.number <= next.min(last);
+            if !fits || !are_edits(payload) || self.waiting_bytes > MAX_WAITING_BYTES {
                 break;
             }
             if frame.number == next {
@@ -281,7 +281,7 @@ impl Follower {
 
     /// Goes on with the next segment if there is one. Its name is known: it begins with the next
     /// transaction.
-    fn turn(&mut self, places: &[Place]) -> bool {
+    fn turn(&mut self, places: &[MirrorTarget]) -> bool {
         let Some(next) = self.position().map(|position| position + 1) else { return false };
         let Some(cursor) = &mut self.cursor else { return false };
         let (_, target) = &places[self.source % places.len()];

@@ -81,7 +81,7 @@ pub(super) type VolumeId = [u8; 16];
 
 /// The type of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum RecordKind {
     Segment,
     Record,
     Snapshot,
@@ -136,7 +136,7 @@ pub(super) struct Head {
 /// The fields of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
-    pub kind: Kind,
+    pub kind: RecordKind,
     pub number: u64,
     pub epoch: Epoch,
     pub commit_index: u64,
@@ -144,7 +144,7 @@ pub(super) struct Frame {
     pub payload: usize,
 }
 
-impl Kind {
+impl RecordKind {
     const ALL: [(Self, [u8; 4]); 5] = [
         (Self::Segment, *b"WJS1"),
         (Self::Record, *b"WJR1"),
@@ -160,7 +160,7 @@ impl Kind {
 
 impl Frame {
     /// A frame whose payload is not written yet.
-    pub fn new(kind: Kind, number: u64, epoch: Epoch, commit_index: u64) -> Self {
+    pub fn new(kind: RecordKind, number: u64, epoch: Epoch, commit_index: u64) -> Self {
         Self { kind, number, epoch, commit_index, payload: 0 }
     }
 
@@ -180,7 +180,7 @@ impl Frame {
             field.copy_from_slice(&number.to_le_bytes());
         }
         // The id of a head is in its payload.
-        let id = if matches!(self.kind, Kind::Segment | Kind::Snapshot) { 0 } else { self.epoch.id };
+        let id = if matches!(self.kind, RecordKind::Segment | RecordKind::Snapshot) { 0 } else { self.epoch.id };
         let checksum = checksum(volume, id, frame);
         frame[40..48].copy_from_slice(&checksum.to_le_bytes());
     }
@@ -207,7 +207,7 @@ impl Frame {
     /// [`Self::proven`] needs.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..FRAME_BYTES)?;
-        let &(kind, _) = Kind::ALL.iter().find(|(_, magic)| bytes.starts_with(magic))?;
+        let &(kind, _) = RecordKind::ALL.iter().find(|(_, magic)| bytes.starts_with(magic))?;
         let payload = u32_at(bytes, 4) as usize;
         let epoch = Epoch { number: u64_at(bytes, 16), first: u64_at(bytes, 24), id: 0 };
         let frame = Self { kind, number: u64_at(bytes, 8), epoch, commit_index: u64_at(bytes, 32), payload };
@@ -228,7 +228,7 @@ impl Frame {
     pub fn proven_head(bytes: &[u8]) -> Option<Head> {
         let volume: VolumeId = bytes.get(FRAME_BYTES..FRAME_BYTES + 16)?.try_into().ok()?;
         let (frame, payload) = Self::proven(&volume, 0, bytes)?;
-        if !matches!(frame.kind, Kind::Segment | Kind::Snapshot) || payload.len() < 20 {
+        if !matches!(frame.kind, RecordKind::Segment | RecordKind::Snapshot) || payload.len() < 20 {
             return None;
         }
         let mut head = Head {
@@ -332,7 +332,7 @@ mod tests {
 
     fn record_of(epoch: Epoch) -> Vec<u8> {
         let mut bytes = Vec::new();
-        Frame::new(Kind::Record, 77, epoch, 76).encode(&VOLUME, &mut bytes, |to| {
+        Frame::new(RecordKind::Record, 77, epoch, 76).encode(&VOLUME, &mut bytes, |to| {
             put_edit(to, b"key", Some(b"value"));
             put_edit(to, b"gone", None);
         });
@@ -350,7 +350,7 @@ mod tests {
     #[test]
     fn the_formats_of_both_versions_are_fixed() {
         let mut bytes = record_of(OLD);
-        Frame::new(Kind::Segment, 77, OLD, 76).encode(&VOLUME, &mut bytes, |to| {
+        Frame::new(RecordKind::Segment, 77, OLD, 76).encode(&VOLUME, &mut bytes, |to| {
             to.extend_from_slice(&VOLUME);
             to.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0]);
         });
@@ -358,7 +358,7 @@ mod tests {
         let old = Frame::proven_head(&bytes[80..]).unwrap();
         assert_eq!((old.epoch, old.bytes, old.mirrors), (OLD, OLD_HEAD_BYTES, Vec::new()));
         let mut bytes = record();
-        Frame::new(Kind::Segment, 77, EPOCH, 76).encode_head(&VOLUME, &origin(), &[TargetId(5)], &mut bytes);
+        Frame::new(RecordKind::Segment, 77, EPOCH, 76).encode_head(&VOLUME, &origin(), &[TargetId(5)], &mut bytes);
         assert_eq!((bytes.len(), gf::checksum::crc64(&bytes)), (256, GOLDEN_2), "{:#x}", gf::checksum::crc64(&bytes));
     }
     const GOLDEN_1: u64 = 0xf0a9_edd8_61c9_1092;
@@ -367,7 +367,7 @@ mod tests {
     #[test]
     fn a_head_says_where_its_epoch_comes_from() {
         let (mut bytes, many) = (Vec::new(), (0..30).map(TargetId).collect::<Vec<_>>());
-        Frame::new(Kind::Snapshot, 77, EPOCH, 77).encode_head(&VOLUME, &origin(), &many, &mut bytes);
+        Frame::new(RecordKind::Snapshot, 77, EPOCH, 77).encode_head(&VOLUME, &origin(), &many, &mut bytes);
         let head = Frame::proven_head(&bytes).unwrap();
         assert_eq!((head.volume, head.epoch, head.origin, head.bytes), (VOLUME, EPOCH, origin(), HEAD_BYTES));
         assert_eq!(head.mirrors, many[..LISTED_MIRRORS]);

@@ -1,10 +1,10 @@
 //! Lists the segments and snapshots on the targets, with the volume that each belongs to.
 
 use super::copies::Copy;
-use super::frame::{END_BYTES, Frame, HEAD_BYTES, Head, Kind, NO_NUMBER, OLD_HEAD_BYTES, Origin, VolumeId};
+use super::frame::{END_BYTES, Frame, HEAD_BYTES, Head, NO_NUMBER, OLD_HEAD_BYTES, Origin, RecordKind, VolumeId};
 use super::guard::caught;
-use super::options::Place;
-use plan::late::patience;
+use super::options::MirrorTarget;
+use plan::late::straggler_timeout;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -28,7 +28,7 @@ pub(super) enum Owner {
 
 /// A segment or snapshot on a target.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct FoundFile {
     pub file: TargetFile,
     pub bytes: u64,
     pub owner: Owner,
@@ -37,7 +37,7 @@ pub(super) struct Found {
 }
 
 /// Lists the segments and snapshots on a target.
-pub(super) fn take(target: &Arc<dyn Target>, volume: &VolumeId) -> io::Result<Vec<Found>> {
+pub(super) fn take(target: &Arc<dyn Target>, volume: &VolumeId) -> io::Result<Vec<FoundFile>> {
     let mut all = Vec::new();
     for (file, bytes) in target.list()? {
         // Transactions begin with 1.
@@ -49,8 +49,8 @@ pub(super) fn take(target: &Arc<dyn Target>, volume: &VolumeId) -> io::Result<Ve
         let id = if let Owner::Ours(head) = &owner { head.epoch.id } else { 0 };
         let complete = matches!(file, TargetFile::Snapshot { .. })
             && bytes >= (OLD_HEAD_BYTES + END_BYTES) as u64
-            && copy.frame(volume, id, bytes - END_BYTES as u64).is_some_and(|(frame, _)| frame.kind == Kind::End);
-        all.push(Found { file, bytes, owner, complete });
+            && copy.frame(volume, id, bytes - END_BYTES as u64).is_some_and(|(frame, _)| frame.kind == RecordKind::End);
+        all.push(FoundFile { file, bytes, owner, complete });
     }
     Ok(all)
 }
@@ -73,17 +73,21 @@ fn owner(copy: &mut Copy, target: &Arc<dyn Target>, volume: &VolumeId) -> io::Re
 }
 
 /// [`take`] on all targets in parallel. A target that exceeds the deadline has failed.
-pub(super) fn take_all(places: &[Place], volume: &VolumeId, deadline: Duration) -> Vec<io::Result<Vec<Found>>> {
+pub(super) fn take_all(
+    places: &[MirrorTarget],
+    volume: &VolumeId,
+    deadline: Duration,
+) -> Vec<io::Result<Vec<FoundFile>>> {
     take_most(places, usize::MAX, volume, deadline)
 }
 
 /// As `take_all`, but once `enough` targets have answered, stragglers have failed.
 pub(super) fn take_most(
-    places: &[Place],
+    places: &[MirrorTarget],
     enough: usize,
     volume: &VolumeId,
     deadline: Duration,
-) -> Vec<io::Result<Vec<Found>>> {
+) -> Vec<io::Result<Vec<FoundFile>>> {
     let volume = *volume;
     ask(places, enough, enough, deadline, move |target| take(target, &volume))
 }
@@ -91,7 +95,7 @@ pub(super) fn take_most(
 /// Asks all targets in parallel, each on a thread of its own. Once `enough` have answered, and
 /// preferably `wanted`, stragglers have failed, and so has a target that exceeds the deadline.
 pub(super) fn ask<T: Send + 'static>(
-    places: &[Place],
+    places: &[MirrorTarget],
     enough: usize,
     wanted: usize,
     deadline: Duration,
@@ -111,7 +115,7 @@ pub(super) fn ask<T: Send + 'static>(
     }
     drop(sender);
     let (begun, mut took) = (Instant::now(), Vec::new());
-    let left = |took: &[Duration]| patience(took, enough, wanted, deadline).saturating_sub(begun.elapsed());
+    let left = |took: &[Duration]| straggler_timeout(took, enough, wanted, deadline).saturating_sub(begun.elapsed());
     while let Ok((number, found)) = receiver.recv_timeout(left(&took)) {
         if found.is_ok() {
             took.push(begun.elapsed());

@@ -2,7 +2,7 @@
 //! opening, no other one can have changed the volume.
 
 use super::claims::fenced;
-use super::options::Place;
+use super::options::MirrorTarget;
 use super::shared::Shared;
 use super::worker::{Job, Worker};
 use crate::kv::KvError;
@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 use volume::target::ClaimRequest;
 
 /// How often the claim is renewed, unless the lease is short.
-const INTERVAL: Duration = Duration::from_millis(500);
+const RENEWAL_INTERVAL: Duration = Duration::from_millis(500);
 /// How many times it is renewed in one lease, at least.
-const RENEWALS: u32 = 4;
+const MIN_RENEWALS_PER_LEASE: u32 = 4;
 /// How long a reader waits for a late renewal.
-const LATE: Duration = Duration::from_secs(10);
+const LATE_RENEWAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What is known of the lease.
 pub(super) struct Lease {
@@ -75,11 +75,11 @@ impl Lease {
         let begun = Instant::now();
         let mut all = self.lock();
         while !self.is_fresh() {
-            if begun.elapsed() >= LATE || over() {
+            if begun.elapsed() >= LATE_RENEWAL_TIMEOUT || over() {
                 let why = "the lease of this holder has run out, and too few targets renew it";
                 return Err(KvError::Unavailable(why.into()));
             }
-            all = self.renewed.wait_timeout(all, LATE / 20).unwrap_or_else(PoisonError::into_inner).0;
+            all = self.renewed.wait_timeout(all, LATE_RENEWAL_TIMEOUT / 20).unwrap_or_else(PoisonError::into_inner).0;
         }
         drop(all);
         Ok(())
@@ -92,7 +92,7 @@ impl Lease {
 
 /// A target with a thread of its own, so that one that hangs delays no renewal of the others.
 struct Voter {
-    place: Place,
+    place: MirrorTarget,
     worker: Worker,
     /// It has not answered the last renewal.
     busy: bool,
@@ -104,7 +104,8 @@ type Answer = (TargetId, Instant, std::io::Result<()>);
 pub(super) fn run(shared: &Shared, stop: &Receiver<bool>) {
     let (sender, answers) = channel::<Answer>();
     let mut voters: Vec<Voter> = Vec::new();
-    let interval = shared.lease.length().map_or(INTERVAL, |length| INTERVAL.min(length / RENEWALS));
+    let interval =
+        shared.lease.length().map_or(RENEWAL_INTERVAL, |length| RENEWAL_INTERVAL.min(length / MIN_RENEWALS_PER_LEASE));
     let release = loop {
         if shared.lease.length().is_some() && !shared.is_stopping() {
             renew(shared, &mut voters, &sender);

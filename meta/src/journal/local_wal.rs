@@ -8,7 +8,7 @@
 //! only if no other machine opened the volume in between: then the epoch before has no files here.
 //! A file of an earlier version has no head.
 
-use super::frame::{Epoch, EpochId, Frame, HEAD_BYTES, Kind, Origin, VolumeId};
+use super::frame::{Epoch, EpochId, Frame, HEAD_BYTES, Origin, RecordKind, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
@@ -55,7 +55,12 @@ impl LocalWal {
     pub fn begin(directory: &Path, volume: &VolumeId, epoch: Epoch, before: EpochId) -> io::Result<Self> {
         make(directory)?;
         let (mut head, origin) = (Vec::new(), Origin { parent: before, before });
-        Frame::new(Kind::Segment, epoch.first, epoch, epoch.first - 1).encode_head(volume, &origin, &[], &mut head);
+        Frame::new(RecordKind::Segment, epoch.first, epoch, epoch.first - 1).encode_head(
+            volume,
+            &origin,
+            &[],
+            &mut head,
+        );
         let file = |which| {
             let path = path(directory, epoch.number, which);
             let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
@@ -111,7 +116,7 @@ pub(super) fn left(directory: &Path, volume: &VolumeId, now: Epoch, before: Epoc
             next = Some(head.as_ref().map_or(EpochId { number, id: 0 }, |head| head.origin.before));
             let mut rest = &bytes[head.map_or(0, |head| head.bytes)..];
             while let Some((frame, payload)) = Frame::proven(volume, epoch.id, rest) {
-                if frame.kind == Kind::Record && frame.epoch.number == epoch.number {
+                if frame.kind == RecordKind::Record && frame.epoch.number == epoch.number {
                     // The record of the later epoch counts.
                     records.entry(frame.number).or_insert_with(|| payload.to_vec());
                 }
@@ -135,7 +140,7 @@ mod tests {
 
     fn record(number_of: u64, number: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let (frame, epoch) = (Frame::new(Kind::Record, number, epoch(number_of, 1), 0), number_of);
+        let (frame, epoch) = (Frame::new(RecordKind::Record, number, epoch(number_of, 1), 0), number_of);
         frame.encode(&VOLUME, &mut bytes, |to| to.extend([epoch as u8, number as u8]));
         bytes
     }

@@ -3,7 +3,7 @@
 
 use super::files::same;
 use super::guard::caught;
-use super::options::Place;
+use super::options::MirrorTarget;
 use super::shared::Shared;
 use super::worker::Job as Plain;
 use crate::kv::Seq;
@@ -26,7 +26,7 @@ pub(super) type Answer = (u64, io::Result<Duration>);
 
 /// A mirror.
 pub(super) struct Mirror {
-    pub place: Place,
+    pub place: MirrorTarget,
     pub key: u64,
     /// Each job, and whether the journal thread must learn that it is done.
     jobs: Sender<(Job, bool)>,
@@ -65,7 +65,7 @@ impl Mirror {
     /// When no thread can be started.
     pub fn start(
         key: u64,
-        place: Place,
+        place: MirrorTarget,
         since: Seq,
         shared: &Arc<Shared>,
         answers: Sender<Answer>,
@@ -153,7 +153,7 @@ impl Mirror {
     }
 
     /// Whether it is a certain place.
-    pub fn is(&self, place: &Place) -> bool {
+    pub fn is(&self, place: &MirrorTarget) -> bool {
         same(&self.place, place)
     }
 

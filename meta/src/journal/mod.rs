@@ -44,5 +44,5 @@ mod writer;
 
 pub use engine::Journaled;
 pub use follow::{FollowOptions, Follower, Hint};
-pub use options::{Access, Limits, Options, Place, Standing, Status};
+pub use options::{Access, JournalLimits, MirrorTarget, Options, Standing, Status};
 pub use shelf::Shelf;

@@ -11,14 +11,14 @@ use std::time::Duration;
 use volume::target::{Holder, Target};
 
 /// A target of the volume.
-pub type Place = (TargetId, Arc<dyn Target>);
+pub type MirrorTarget = (TargetId, Arc<dyn Target>);
 
 /// The options to open an engine with.
 pub struct Options {
     /// The volume's id, not all zeroes. Files that do not carry it are left alone.
     pub volume: VolumeId,
     /// All reachable targets of the volume, in order of preference.
-    pub targets: Vec<Place>,
+    pub targets: Vec<MirrorTarget>,
     /// All targets of the volume, reachable or not.
     pub voters: Vec<TargetId>,
     /// How many targets may be lost: m. A transaction is durable when m+1 of them have it. The
@@ -38,7 +38,7 @@ pub struct Options {
     /// Applies the operands of merges.
     pub merge: MergeFn,
     /// Sizes and times.
-    pub limits: Limits,
+    pub limits: JournalLimits,
     /// Opens the volume however few targets there are, and even if no target has durable
     /// transactions any more: then with the state before those. This is for an operator who accepts
     /// the loss; otherwise such a volume is refused.
@@ -61,7 +61,7 @@ pub enum Access {
 
 /// Sizes and times of an engine.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct JournalLimits {
     /// The approximate size of a segment, in bytes.
     pub segment_bytes: u64,
     /// This much is written at once, in bytes, even when no caller waits.
@@ -130,7 +130,7 @@ pub struct Status {
     pub durable: Seq,
 }
 
-impl Limits {
+impl JournalLimits {
     /// Limits for targets of which the smallest has a capacity of `total` bytes: on small targets
     /// the journal takes less space.
     pub fn for_targets(total: u64) -> Self {
@@ -140,7 +140,7 @@ impl Limits {
     }
 }
 
-impl Default for Limits {
+impl Default for JournalLimits {
     fn default() -> Self {
         Self {
             segment_bytes: 32 << 20,

@@ -2,7 +2,7 @@
 
 use super::claims::fenced;
 use super::inventory::{Owner, take};
-use super::options::Place;
+use super::options::MirrorTarget;
 use super::shared::Shared;
 use super::worker::{Job, Worker, all};
 use volume::target::TargetFile;
@@ -11,7 +11,7 @@ use volume::target::TargetFile;
 /// remains is removed another time.
 pub(super) fn purge(
     shared: &Shared,
-    places: &[Place],
+    places: &[MirrorTarget],
     superfluous: impl Fn(TargetFile) -> bool + Copy + Send + 'static,
 ) {
     let workers: Vec<Worker> = places.iter().filter_map(|(_, target)| Worker::start(target.clone()).ok()).collect();
@@ -20,7 +20,7 @@ pub(super) fn purge(
     }
     let volume = shared.volume;
     let job = |number: usize| -> Job {
-        let place: Place = places[number].clone();
+        let place: MirrorTarget = places[number].clone();
         Box::new(move |target| {
             for found in take(&place.1, &volume)? {
                 if found.owner != Owner::Foreign && superfluous(found.file) {

@@ -5,9 +5,9 @@ use super::claims::{Granted, claim, give_back, quorum, too_few};
 use super::copies::{Copy, Miss};
 use super::files::{Failed, Files};
 use super::frame::{Epoch, Head, VolumeId};
-use super::inventory::{Found, Owner, take_all};
+use super::inventory::{FoundFile, Owner, take_all};
 use super::lineage::Lineage;
-use super::options::{Options, Place};
+use super::options::{MirrorTarget, Options};
 use super::shared::Start;
 use crate::kv::{KvError, Seq};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ pub(super) struct Recovered {
     /// Whether a new snapshot is needed.
     pub incomplete: bool,
     /// Files of other histories, and of targets that missed an opening.
-    pub stale: Vec<(Place, TargetFile)>,
+    pub stale: Vec<(MirrorTarget, TargetFile)>,
     pub granted: Granted,
     /// The first claim that this volume ever had was made now.
     pub upgraded: bool,
@@ -29,7 +29,7 @@ pub(super) struct Recovered {
 
 /// A target to continue with.
 pub(super) struct Chosen {
-    pub place: Place,
+    pub place: MirrorTarget,
     /// It has everything.
     pub whole: bool,
     /// The snapshot that it is missing, if another one has it.
@@ -113,7 +113,7 @@ fn read<'a>(options: &'a Options, granted: &Granted) -> Result<(Recovery<'a>, Se
 impl<'a> Recovery<'a> {
     fn look(options: &'a Options, granted: &Granted) -> Result<Self, KvError> {
         let claimed: Vec<usize> = (0..options.targets.len()).filter(|&place| granted.before[place].is_some()).collect();
-        let places: Vec<Place> = claimed.iter().map(|&place| options.targets[place].clone()).collect();
+        let places: Vec<MirrorTarget> = claimed.iter().map(|&place| options.targets[place].clone()).collect();
         let found = take_all(&places, &options.volume, options.limits.deadline);
         let mut recovery = Self {
             options,
@@ -138,7 +138,7 @@ impl<'a> Recovery<'a> {
             let why = granted.missing.iter().find(|(missing, _)| *missing == id).map_or("", |(_, why)| why);
             recovery.reject(place, why);
         }
-        let mut all: Vec<(usize, Found)> = Vec::new();
+        let mut all: Vec<(usize, FoundFile)> = Vec::new();
         for (place, found) in claimed.into_iter().zip(found) {
             match found {
                 Ok(found) => all.extend(found.into_iter().map(|found| (place, found))),
@@ -191,7 +191,7 @@ impl<'a> Recovery<'a> {
     /// claim of that epoch or a higher one, claims never fall, and files are read after the claim
     /// of this opening was granted, when no other one writes there any more. Who counts as a mirror
     /// of an epoch has such a file: the barrier, or the segment that lists it.
-    fn choose(&mut self, granted: &Granted, all: &[(usize, Found)]) -> Result<(), KvError> {
+    fn choose(&mut self, granted: &Granted, all: &[(usize, FoundFile)]) -> Result<(), KvError> {
         let heads = all.iter().filter_map(|(place, found)| match &found.owner {
             Owner::Ours(head) if granted.counts(*place) => Some((*place, head)),
             _ => None,
@@ -219,8 +219,8 @@ impl<'a> Recovery<'a> {
 
     /// Counts the targets that were read. A mirror of the newest segment that has no snapshot has
     /// lost what it had.
-    fn count(&mut self, granted: &Granted, all: &[(usize, Found)]) -> Result<(), KvError> {
-        let newest = |(_, found): &&(usize, Found)| match &found.owner {
+    fn count(&mut self, granted: &Granted, all: &[(usize, FoundFile)]) -> Result<(), KvError> {
+        let newest = |(_, found): &&(usize, FoundFile)| match &found.owner {
             Owner::Ours(head) if matches!(found.file, TargetFile::Journal { .. }) => {
                 self.lineage.has(head.epoch.name()).then_some((head.epoch.number, found.file))
             }
@@ -246,7 +246,7 @@ impl<'a> Recovery<'a> {
         Ok(())
     }
 
-    fn know(&mut self, place: usize, found: &Found, head: &Head) {
+    fn know(&mut self, place: usize, found: &FoundFile, head: &Head) {
         let epoch = head.epoch;
         let first = self.epochs.entry(epoch.number).or_insert(epoch.first);
         *first = epoch.first.min(*first);

@@ -2,10 +2,10 @@
 //! other mirrors, frame by frame.
 
 use super::copies::{Copy, Miss, spread, spread_head, walk};
-use super::frame::{END_BYTES, Frame, Head, Kind, VolumeId};
-use super::inventory::{Found, Owner, take};
+use super::frame::{END_BYTES, Frame, Head, RecordKind, VolumeId};
+use super::inventory::{FoundFile, Owner, take};
 use super::lineage::Lineage;
-use super::options::Place;
+use super::options::MirrorTarget;
 use crate::kv::Seq;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,7 +15,7 @@ use volume::target::{ClaimRequest, Target, TargetFile};
 
 /// What a new mirror gets.
 #[derive(Clone)]
-pub(super) struct State {
+pub(super) struct RecruitState {
     pub volume: VolumeId,
     /// Claims the target for this epoch.
     pub claim: ClaimRequest,
@@ -26,9 +26,9 @@ pub(super) struct State {
     /// The epochs whose files are copied: others are of another history.
     pub lineage: Lineage,
     /// Where to copy from, the best first.
-    pub sources: Vec<Place>,
+    pub sources: Vec<MirrorTarget>,
     /// The space that the target must have free, in bytes.
-    pub room: u64,
+    pub need_bytes: u64,
 }
 
 /// The sources lack something that they had when the copy was requested: they have left the journal
@@ -63,14 +63,14 @@ struct Source {
     here: bool,
 }
 
-impl State {
+impl RecruitState {
     /// Brings everything to a target. It may have a part of it, or the same target may be among the
     /// sources. Returns the last transaction of its snapshot.
     ///
     /// # Errors
     /// When the target has another volume's journal, no space, or another claim, or when something
     /// is valid nowhere.
-    pub fn bring(&self, place: &Place) -> io::Result<Seq> {
+    pub fn bring(&self, place: &MirrorTarget) -> io::Result<Seq> {
         self.copy(place).map_err(|error| match error.kind() {
             // A source left the journal while it was read, and was emptied.
             io::ErrorKind::NotFound => gone(error.to_string()),
@@ -78,18 +78,18 @@ impl State {
         })
     }
 
-    fn copy(&self, place: &Place) -> io::Result<Seq> {
+    fn copy(&self, place: &MirrorTarget) -> io::Result<Seq> {
         let target = &*place.1;
         target.claim(&self.claim)?;
         let found = take(&place.1, &self.volume)?;
         if found.iter().any(|found| found.owner == Owner::Foreign) {
             return Err(io::Error::other("it holds the journal of another volume"));
         }
-        if self.room > 0 && target.space()?.free <= self.room {
+        if self.need_bytes > 0 && target.space()?.free <= self.need_bytes {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let mut others: Vec<Vec<Found>> = Vec::new();
-        let mut sources: Vec<Place> = vec![place.clone()];
+        let mut others: Vec<Vec<FoundFile>> = Vec::new();
+        let mut sources: Vec<MirrorTarget> = vec![place.clone()];
         // One copy more than needed, so that a damaged frame is no obstacle.
         for other in self.sources.iter().filter(|other| !Arc::ptr_eq(&other.1, &place.1)) {
             if others.len() == 2 {
@@ -137,9 +137,9 @@ impl State {
     }
 
     /// The copies of a file. The head of the first source that is not the target itself counts.
-    fn source(&self, sources: &[Place], files: &[Vec<Found>], file: TargetFile) -> io::Result<Source> {
+    fn source(&self, sources: &[MirrorTarget], files: &[Vec<FoundFile>], file: TargetFile) -> io::Result<Source> {
         let all = || sources.iter().zip(files).enumerate();
-        let of = |files: &[Found]| files.iter().find(|found| found.file == file).cloned();
+        let of = |files: &[FoundFile]| files.iter().find(|found| found.file == file).cloned();
         let headed = all().filter_map(|(number, (_, files))| match of(files)?.owner {
             Owner::Ours(head) if self.lineage.has(head.epoch.name()) => Some((number == 0, head)),
             _ => None,
@@ -165,15 +165,15 @@ impl State {
 
     fn walk_segment(
         &self,
-        sources: &[Place],
-        files: &[Vec<Found>],
+        sources: &[MirrorTarget],
+        files: &[Vec<FoundFile>],
         first: Seq,
         limit: Seq,
     ) -> io::Result<(Source, Seq)> {
         let mut source = self.source(sources, files, TargetFile::Journal { first })?;
         let (epoch, mut reached) = (source.head.epoch, first - 1);
         let accept = |frame: &Frame| {
-            frame.kind == Kind::Record && frame.epoch == epoch && (first..=limit).contains(&frame.number)
+            frame.kind == RecordKind::Record && frame.epoch == epoch && (first..=limit).contains(&frame.number)
         };
         let file = (&self.volume, epoch.id, source.head.bytes);
         let walked = walk(&mut source.copies, file, accept, |frame, _| -> io::Result<bool> {
@@ -186,7 +186,7 @@ impl State {
 
     /// The newest snapshot that is whole on the sources that answer. A newer one may be on none of
     /// them.
-    fn newest_snapshot(&self, sources: &[Place], files: &[Vec<Found>]) -> io::Result<(Seq, Source)> {
+    fn newest_snapshot(&self, sources: &[MirrorTarget], files: &[Vec<FoundFile>]) -> io::Result<(Seq, Source)> {
         let all: BTreeSet<Seq> = files.iter().flatten().filter_map(|found| self.is_snapshot(found)).collect();
         let mut why = gone("no mirror has a snapshot".into());
         for &last in all.iter().rev() {
@@ -199,7 +199,7 @@ impl State {
     }
 
     /// The last transaction of a snapshot of this history.
-    fn is_snapshot(&self, found: &Found) -> Option<Seq> {
+    fn is_snapshot(&self, found: &FoundFile) -> Option<Seq> {
         match (found.file, &found.owner) {
             (TargetFile::Snapshot { last }, Owner::Ours(head))
                 if found.complete && last <= self.last && self.lineage.has(head.epoch.name()) =>
@@ -210,16 +210,18 @@ impl State {
         }
     }
 
-    fn walk_snapshot(&self, sources: &[Place], files: &[Vec<Found>], last: Seq) -> io::Result<Source> {
+    fn walk_snapshot(&self, sources: &[MirrorTarget], files: &[Vec<FoundFile>], last: Seq) -> io::Result<Source> {
         let mut source = self.source(sources, files, TargetFile::Snapshot { last })?;
         let epoch = source.head.epoch;
         let accept = |frame: &Frame| {
-            matches!(frame.kind, Kind::Block | Kind::End) && frame.epoch == epoch && frame.commit_index == last
+            matches!(frame.kind, RecordKind::Block | RecordKind::End)
+                && frame.epoch == epoch
+                && frame.commit_index == last
         };
         let file = (&self.volume, epoch.id, source.head.bytes);
         let mut complete = false;
         let walked = walk(&mut source.copies, file, accept, |frame, _| -> io::Result<bool> {
-            complete = frame.kind == Kind::End;
+            complete = frame.kind == RecordKind::End;
             Ok(true)
         });
         (source.end, source.misses) = walked?;

@@ -3,7 +3,7 @@
 use super::claims::fenced;
 use super::files::same;
 use super::inventory::ask;
-use super::options::Place;
+use super::options::MirrorTarget;
 use super::purge::purge;
 use super::shared::Shared;
 use crate::kv::KvError;
@@ -11,14 +11,14 @@ use std::sync::PoisonError;
 use std::time::Instant;
 
 /// How many deadlines may pass without any change of the mirrors: a snapshot takes its time.
-const PATIENCE: u32 = 10;
+const MAX_DEADLINES: u32 = 10;
 
 /// Sets the targets, and returns when as many of them as wanted, or as exist, have everything.
 ///
 /// # Errors
 /// Returns an error when that is not possible, or the engine has failed or is closed. The previous
 /// targets are then in effect.
-pub(super) fn set_targets(shared: &Shared, targets: Vec<Place>) -> Result<(), KvError> {
+pub(super) fn set_targets(shared: &Shared, targets: Vec<MirrorTarget>) -> Result<(), KvError> {
     let _moving = shared.moving.lock().unwrap_or_else(PoisonError::into_inner);
     if targets.is_empty() {
         return Err(KvError::Invalid("a journal needs a target"));
@@ -43,7 +43,7 @@ pub(super) fn set_targets(shared: &Shared, targets: Vec<Place>) -> Result<(), Kv
     Ok(())
 }
 
-fn go(shared: &Shared, targets: Vec<Place>) -> Result<(), KvError> {
+fn go(shared: &Shared, targets: Vec<MirrorTarget>) -> Result<(), KvError> {
     claim_all(shared, &targets)?;
     let (count, expected) = {
         let mut files = shared.files();
@@ -66,12 +66,12 @@ fn go(shared: &Shared, targets: Vec<Place>) -> Result<(), KvError> {
             }
             // A mirror that fails just before it counts is replaced as long as there are others.
             // One that still does something else joins after that.
-            let used = |place: &Place| files.mirrors.iter().any(|mirror| mirror.0 == place.0);
+            let used = |place: &MirrorTarget| files.mirrors.iter().any(|mirror| mirror.0 == place.0);
             let left = files.places.iter().any(|place| !used(place) && !files.has_failed(place));
             if staying < expected && !left {
                 break;
             }
-            if quiet.elapsed() > PATIENCE * shared.limits.deadline {
+            if quiet.elapsed() > MAX_DEADLINES * shared.limits.deadline {
                 break;
             }
             files.generation
@@ -87,9 +87,10 @@ fn go(shared: &Shared, targets: Vec<Place>) -> Result<(), KvError> {
 }
 
 /// Claims targets for this epoch. One that does not answer is claimed when it becomes a mirror.
-fn claim_all(shared: &Shared, targets: &[Place]) -> Result<(), KvError> {
+fn claim_all(shared: &Shared, targets: &[MirrorTarget]) -> Result<(), KvError> {
     let known = shared.files().places.clone();
-    let new: Vec<Place> = targets.iter().filter(|new| !known.iter().any(|old| same(old, new))).cloned().collect();
+    let new: Vec<MirrorTarget> =
+        targets.iter().filter(|new| !known.iter().any(|old| same(old, new))).cloned().collect();
     let (request, count) = (shared.claim_request(), new.len());
     let answers = ask(&new, count, count, shared.limits.deadline, move |target| target.claim(&request));
     for error in answers.into_iter().filter_map(Result::err) {
@@ -102,10 +103,10 @@ fn claim_all(shared: &Shared, targets: &[Place]) -> Result<(), KvError> {
 }
 
 /// Removes the journal from targets that left the volume. What cannot be removed remains.
-fn leave(shared: &Shared, gone: &[Place], stay: &[Place]) {
+fn leave(shared: &Shared, gone: &[MirrorTarget], stay: &[MirrorTarget]) {
     // A target with the id of one that stays may be that target.
-    let left = |place: &&Place| stay.iter().all(|(id, _)| *id != place.0);
-    let left: Vec<Place> = gone.iter().filter(left).cloned().collect();
+    let left = |place: &&MirrorTarget| stay.iter().all(|(id, _)| *id != place.0);
+    let left: Vec<MirrorTarget> = gone.iter().filter(left).cloned().collect();
     // A snapshot that was begun for them would arrive after the removal.
     if left.is_empty() || shared.wait_for_snapshot().is_err() {
         return;

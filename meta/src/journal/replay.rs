@@ -1,7 +1,7 @@
 //! Opening, second step: brings the index to the newest state that the targets prove.
 
 use super::copies::walk;
-use super::frame::{EpochId, Frame, Kind, take_edit};
+use super::frame::{EpochId, Frame, RecordKind, take_edit};
 use super::options::Options;
 use super::recover::{Recovery, void};
 use super::restore::load;
@@ -122,7 +122,8 @@ impl Recovery<'_> {
             let epochs = &self.epochs;
             let (epoch, first) = (group.epoch, group.number);
             let file = (volume, epoch.id, group.head);
-            let accept = |frame: &Frame| frame.kind == Kind::Record && frame.epoch == epoch && frame.number >= first;
+            let accept =
+                |frame: &Frame| frame.kind == RecordKind::Record && frame.epoch == epoch && frame.number >= first;
             let mut counts = false;
             let walked = walk(&mut group.copies, file, accept, |frame, payload| -> Result<bool, KvError> {
                 if void(epochs, epoch.number, frame.number) || frame.number > next {
@@ -143,7 +144,7 @@ impl Recovery<'_> {
             let group = &mut self.segments[number];
             let (epoch, end) = (group.epoch, group.end);
             let later =
-                |frame: &Frame| frame.kind == Kind::Record && frame.epoch == epoch && frame.commit_index >= next;
+                |frame: &Frame| frame.kind == RecordKind::Record && frame.epoch == epoch && frame.commit_index >= next;
             if group.copies.iter_mut().any(|copy| copy.any_behind(volume, epoch.id, end, later)) {
                 if !accept_loss {
                     return Err(Broken::Gap(next));

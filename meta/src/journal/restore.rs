@@ -1,7 +1,7 @@
 //! Fills an index from a snapshot.
 
 use super::copies::walk;
-use super::frame::{Frame, Kind, VolumeId, take_pair, u64_at};
+use super::frame::{Frame, RecordKind, VolumeId, take_pair, u64_at};
 use super::recover::Group;
 use crate::kv::{Index, IndexState, KvError, Layer};
 
@@ -14,7 +14,7 @@ pub(super) fn load(volume: &VolumeId, index: &dyn Index, batch_bytes: usize, gro
     index.clear()?;
     let (epoch, last) = (group.epoch, group.number);
     let accept = |frame: &Frame| {
-        matches!(frame.kind, Kind::Block | Kind::End) && frame.epoch == epoch && frame.commit_index == last
+        matches!(frame.kind, RecordKind::Block | RecordKind::End) && frame.epoch == epoch && frame.commit_index == last
     };
     let damaged = || KvError::Corrupt(format!("the snapshot of transaction {last} is damaged on all targets"));
     let (mut layer, mut pairs, mut blocks, mut complete) = (Layer::default(), 0, 0, false);
@@ -22,7 +22,7 @@ pub(super) fn load(volume: &VolumeId, index: &dyn Index, batch_bytes: usize, gro
         if frame.number != blocks {
             return Ok(false);
         }
-        if frame.kind == Kind::End {
+        if frame.kind == RecordKind::End {
             complete = payload.len() == 16 && u64_at(payload, 0) == pairs;
             return Ok(false);
         }

@@ -4,7 +4,7 @@
 use super::claims::fenced;
 use super::files::same;
 use super::inventory::{Owner, take};
-use super::options::Place;
+use super::options::MirrorTarget;
 use super::shared::Shared;
 use super::space::Gauge;
 use super::worker::{Job, Worker, all};
@@ -16,9 +16,9 @@ use std::sync::Weak;
 use std::time::{Duration, Instant};
 
 /// The longest interval between checks for targets to retry.
-const LOOK: Duration = Duration::from_millis(500);
+const MAX_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// The longest back-off, as a multiple of the first.
-const LONGEST: u32 = 64;
+const MAX_BACKOFF_FACTOR: u32 = 64;
 
 /// When each failed target is retried.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ impl Retries {
     pub fn failed(&mut self, id: TargetId, first: Duration, running: Weak<()>) {
         let now = Instant::now();
         let before = self.0.get(&id).map(|retry| retry.back_off).filter(|before| !before.is_old(4, now));
-        self.0.insert(id, Retry { back_off: BackOff::after(before, first..=LONGEST * first, now), running });
+        self.0.insert(id, Retry { back_off: BackOff::after(before, first..=MAX_BACKOFF_FACTOR * first, now), running });
     }
 
     /// Makes all targets due now.
@@ -56,17 +56,18 @@ impl Retries {
 pub(super) fn run(shared: &Shared) {
     let mut gauge = Gauge::default();
     gauge.look(shared);
-    while shared.wait_for_retry(LOOK.min(shared.limits.retry)) {
+    while shared.wait_for_retry(MAX_CHECK_INTERVAL.min(shared.limits.retry)) {
         gauge.look(shared);
-        let (due, room) = {
+        let (due, need_bytes) = {
             let files = shared.files();
             let lacking = files.staying().0 < shared.wanted(files.places.len());
             let due = files.failed.iter().map(|failed| &failed.place);
             let due = due.filter(|place| lacking && files.has_place(place) && files.retries.is_due(place.0));
-            (due.cloned().collect::<Vec<Place>>(), files.need(&shared.limits))
+            (due.cloned().collect::<Vec<MirrorTarget>>(), files.need(&shared.limits))
         };
         let workers: Vec<Worker> = due.iter().map_while(|(_, target)| Worker::start(target.clone()).ok()).collect();
-        let tried = all(workers.iter(), |number| try_again(shared, due[number].clone(), room), shared.limits.deadline);
+        let tried =
+            all(workers.iter(), |number| try_again(shared, due[number].clone(), need_bytes), shared.limits.deadline);
         let mut answered = false;
         for ((place, worker), result) in due.iter().zip(&workers).zip(tried) {
             let mut files = shared.files();
@@ -87,7 +88,7 @@ pub(super) fn run(shared: &Shared) {
         let idle = {
             // A target that was busy when a mirror was needed.
             let files = shared.files();
-            let used = |place: &Place| files.mirrors.iter().any(|mirror| mirror.0 == place.0);
+            let used = |place: &MirrorTarget| files.mirrors.iter().any(|mirror| mirror.0 == place.0);
             let lacking = files.staying().0 < shared.wanted(files.places.len());
             lacking && files.places.iter().any(|place| !used(place) && !files.has_failed(place))
         };
@@ -99,12 +100,12 @@ pub(super) fn run(shared: &Shared) {
 
 /// Whether a target answers and has space for a snapshot. What it has of the journal is replaced
 /// when it becomes a mirror.
-fn try_again(shared: &Shared, place: Place, room: u64) -> Job {
+fn try_again(shared: &Shared, place: MirrorTarget, need_bytes: u64) -> Job {
     let (volume, claim) = (shared.volume, shared.claim_request());
     Box::new(move |target| {
         // It may have missed the opening.
         target.claim(&claim)?;
-        if target.space()?.free <= room {
+        if target.space()?.free <= need_bytes {
             return Err(io::ErrorKind::StorageFull.into());
         }
         match take(&place.1, &volume)?.iter().any(|found| found.owner == Owner::Foreign) {

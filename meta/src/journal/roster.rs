@@ -2,8 +2,8 @@
 
 use super::files::{Failed, same};
 use super::mirror::Mirror;
-use super::options::{Place, is_full, unavailable};
-use super::recruit::State;
+use super::options::{MirrorTarget, is_full, unavailable};
+use super::recruit::RecruitState;
 use super::writer::Writer;
 use crate::kv::{KvError, Seq};
 use std::cmp::Reverse;
@@ -16,7 +16,7 @@ const MAX_STRANDED: u32 = 8;
 
 impl Writer {
     /// Makes a target a mirror. With `copies`, it gets the state from the others before it counts.
-    pub fn join(&mut self, place: &Place, whole: bool, copies: bool) {
+    pub fn join(&mut self, place: &MirrorTarget, whole: bool, copies: bool) {
         self.next_key += 1;
         let started = Mirror::start(self.next_key, place.clone(), self.durable, &self.shared, self.sender.clone());
         let mut mirror = match started {
@@ -37,22 +37,23 @@ impl Writer {
 
     /// What a new mirror gets before the batch in progress. Sources with a newer snapshot come
     /// first.
-    fn state(&self, place: &Place) -> State {
+    fn state(&self, place: &MirrorTarget) -> RecruitState {
         let files = self.shared.files();
-        let complete = |place: &Place| files.complete.get(&place.0).copied();
+        let complete = |place: &MirrorTarget| files.complete.get(&place.0).copied();
         let whole = self.mirrors.iter().filter(|mirror| mirror.whole).map(|mirror| &mirror.place);
         let parked = self.parked.iter().map(|(place, _, snapshot)| (place, Some(*snapshot)));
         let sources = whole.map(|place| (place, complete(place))).chain(parked);
-        let mut sources: Vec<(&Place, Option<Seq>)> = sources.filter(|(source, _)| !same(source, place)).collect();
+        let mut sources: Vec<(&MirrorTarget, Option<Seq>)> =
+            sources.filter(|(source, _)| !same(source, place)).collect();
         sources.sort_by_key(|(_, snapshot)| Reverse(*snapshot));
-        State {
+        RecruitState {
             volume: self.shared.volume,
             claim: self.shared.claim_request(),
             segments: files.segments.clone(),
             last: self.durable,
             lineage: self.shared.lineage.clone(),
             sources: sources.into_iter().map(|(source, _)| source.clone()).collect(),
-            room: files.need(&self.shared.limits),
+            need_bytes: files.need(&self.shared.limits),
         }
     }
 
@@ -207,7 +208,7 @@ impl Writer {
             lacking -= 1;
             let current = self.number.saturating_sub(u64::from(self.batch.is_some()));
             let purged = self.shared.files().purged;
-            let has_all = |(parked, done, snapshot): &(Place, u64, Seq)| {
+            let has_all = |(parked, done, snapshot): &(MirrorTarget, u64, Seq)| {
                 same(parked, place) && *done >= current && *snapshot >= purged
             };
             let parked = self.parked.iter().position(has_all);
@@ -234,18 +235,18 @@ impl Writer {
     /// How many targets become mirrors as soon as they have done what they are doing.
     pub fn coming(&self) -> usize {
         let files = self.shared.files();
-        let used = |place: &Place| self.mirrors.iter().any(|mirror| mirror.place.0 == place.0);
-        let busy = |place: &Place| {
+        let used = |place: &MirrorTarget| self.mirrors.iter().any(|mirror| mirror.place.0 == place.0);
+        let busy = |place: &MirrorTarget| {
             // One that has just ended is a mirror again as soon as `fill` sees that.
             self.ending.iter().any(|(id, _)| *id == place.0) || files.snapshotting.contains(&place.0)
         };
-        let comes = |place: &&Place| !used(place) && busy(place) && !files.has_failed(place);
+        let comes = |place: &&MirrorTarget| !used(place) && busy(place) && !files.has_failed(place);
         files.places.iter().filter(comes).count()
     }
 
     /// Notes a change of mirrors. The next batch begins a segment, whose head names them.
     pub fn changed(&mut self) {
-        let (mirrors, whole): (Vec<Place>, Vec<Place>) = (
+        let (mirrors, whole): (Vec<MirrorTarget>, Vec<MirrorTarget>) = (
             self.mirrors.iter().map(|mirror| mirror.place.clone()).collect(),
             self.mirrors.iter().filter(|mirror| mirror.whole).map(|mirror| mirror.place.clone()).collect(),
         );
@@ -269,7 +270,7 @@ impl Writer {
         self.shared.least.store(if copying { 0 } else { least.min().unwrap_or(0) }, Ordering::Relaxed);
     }
 
-    pub fn note_failure(&self, place: &Place, error: &io::Error, running: Weak<()>) {
+    pub fn note_failure(&self, place: &MirrorTarget, error: &io::Error, running: Weak<()>) {
         let mut files = self.shared.files();
         files.complete.remove(&place.0);
         files.last_error = Some(format!("target {}: {error}", place.0.0));

@@ -3,11 +3,11 @@
 use super::claims::{Granted, take_request};
 use super::cost::LastCost;
 use super::files::Files;
-use super::frame::{Epoch, Frame, Kind, Origin, VolumeId, put_edit};
+use super::frame::{Epoch, Frame, Origin, RecordKind, VolumeId, put_edit};
 use super::lease::Lease;
 use super::lineage::Lineage;
 use super::local_wal::LocalWal;
-use super::options::{Access, Limits, Place, Status};
+use super::options::{Access, JournalLimits, MirrorTarget, Status};
 use crate::kv::{Index, IndexState, KvError, Layer, Seq};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ pub(super) struct Shared {
     access: Access,
     /// How many mirrors make a transaction durable.
     need: AtomicUsize,
-    pub limits: Limits,
+    pub limits: JournalLimits,
     pub epoch: Epoch,
     pub origin: Origin,
     /// The epochs of this history, with this one.
@@ -124,11 +124,11 @@ pub(super) struct Start {
 /// What the options pass to the engine.
 pub(super) struct Setup {
     pub volume: VolumeId,
-    pub places: Vec<Place>,
+    pub places: Vec<MirrorTarget>,
     pub losses: usize,
     pub access: Access,
     pub accept_loss: bool,
-    pub limits: Limits,
+    pub limits: JournalLimits,
     pub lease: Option<Duration>,
     pub index: Box<dyn Index>,
 }
@@ -259,7 +259,7 @@ impl Shared {
 
     /// Waits until the pending transactions leave space for one more. Fails at once while no target
     /// answers.
-    pub fn wait_for_room(&self) -> Result<(), KvError> {
+    pub fn wait_for_space(&self) -> Result<(), KvError> {
         let mut log = self.log();
         if let Some(why @ KvError::Unavailable(_)) = &log.stuck {
             return Err(why.clone());
@@ -278,7 +278,7 @@ impl Shared {
         let mut log = self.log();
         log.check_open()?;
         log.last += 1;
-        let frame = Frame::new(Kind::Record, log.last, self.epoch, log.durable);
+        let frame = Frame::new(RecordKind::Record, log.last, self.epoch, log.durable);
         let before = log.pending.len();
         frame.encode(&self.volume, &mut log.pending, |to| {
             for (key, value) in edits {

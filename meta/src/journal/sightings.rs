@@ -2,9 +2,9 @@
 
 use super::copies::Copy;
 use super::frame::{Epoch, EpochId, Head};
-use super::inventory::{Found, Owner};
+use super::inventory::{FoundFile, Owner};
 use super::lineage::Lineage;
-use super::options::Place;
+use super::options::MirrorTarget;
 use super::recover::{Group, void};
 use crate::kv::{IndexState, Seq};
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,15 +52,15 @@ impl Sightings {
     /// Sorts what was found on targets; None if there is no journal, or two histories with one
     /// number. Format 1 has no ids of epochs and is not followed: the next opening for writing
     /// ends it.
-    pub fn of(all: &[(usize, Found)], losses: usize) -> Option<Self> {
-        let ours = |(place, found): &(usize, Found)| match &found.owner {
+    pub fn of(all: &[(usize, FoundFile)], losses: usize) -> Option<Self> {
+        let ours = |(place, found): &(usize, FoundFile)| match &found.owner {
             Owner::Ours(head) if head.epoch.id != 0 => Some((*place, found.clone(), head.clone())),
             _ => None,
         };
-        let all: Vec<(usize, Found, Head)> = all.iter().filter_map(ours).collect();
+        let all: Vec<(usize, FoundFile, Head)> = all.iter().filter_map(ours).collect();
         let newest = all.iter().map(|(_, _, head)| head.epoch.name()).max()?;
         let forks =
-            |(_, _, head): &(usize, Found, Head)| head.epoch.number == newest.number && head.epoch.id != newest.id;
+            |(_, _, head): &(usize, FoundFile, Head)| head.epoch.number == newest.number && head.epoch.id != newest.id;
         if all.iter().any(forks) {
             return None;
         }
@@ -80,7 +80,7 @@ impl Sightings {
         Some(sightings)
     }
 
-    fn add(&mut self, place: usize, found: &Found, head: &Head) {
+    fn add(&mut self, place: usize, found: &FoundFile, head: &Head) {
         let epoch = head.epoch;
         let first = self.epochs.entry(epoch.number).or_insert(epoch.first);
         *first = epoch.first.min(*first);
@@ -126,7 +126,7 @@ impl Sightings {
 
     /// The newest snapshot behind a transaction that no later opening ignores, for each target that
     /// has it, and at last from all of them together.
-    pub fn snapshot(&self, after: Option<Seq>, places: &[Place]) -> Vec<Group> {
+    pub fn snapshot(&self, after: Option<Seq>, places: &[MirrorTarget]) -> Vec<Group> {
         let counts =
             |one: &&Sighting| after.is_none_or(|after| one.number > after) && self.is_established(one.epoch.number);
         let Some(one) = self.snapshots.iter().find(counts) else { return Vec::new() };

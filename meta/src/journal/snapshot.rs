@@ -1,8 +1,8 @@
 //! Writes a snapshot to every mirror, and then removes the files that it makes superfluous.
 
 use super::files::same;
-use super::frame::{Epoch, Frame, Kind, VolumeId, put_pair};
-use super::options::{Place, is_full, unavailable};
+use super::frame::{Epoch, Frame, RecordKind, VolumeId, put_pair};
+use super::options::{MirrorTarget, is_full, unavailable};
 use super::purge::purge;
 use super::shared::{Shared, closed};
 use super::worker::{Job, Worker, all};
@@ -21,13 +21,13 @@ const BLOCK_BYTES: usize = 1 << 20;
 /// at its end.
 const SYNC_BYTES: u64 = 16 << 20;
 /// How long old files wait for a slow mirror. After that, the next snapshot removes them.
-const LATE: Duration = Duration::from_millis(500);
+const SLOW_MIRROR_TIMEOUT: Duration = Duration::from_millis(500);
 
 struct Snapshot<'a> {
     shared: &'a Shared,
-    mirrors: Vec<(Place, Worker)>,
+    mirrors: Vec<(MirrorTarget, Worker)>,
     /// The mirrors that had no space for it.
-    full: Vec<(Place, io::Error, Weak<()>)>,
+    full: Vec<(MirrorTarget, io::Error, Weak<()>)>,
     file: TargetFile,
     at: u64,
     synced: u64,
@@ -35,7 +35,7 @@ struct Snapshot<'a> {
 
 /// The purpose of a snapshot, recorded before the state that it shows.
 pub(super) struct Aim {
-    mirrors: Vec<Place>,
+    mirrors: Vec<MirrorTarget>,
     generation: u64,
     written: u64,
     /// The last committed transaction. A snapshot with at least that makes a mirror complete whose
@@ -46,8 +46,8 @@ pub(super) struct Aim {
 impl Aim {
     pub fn now(shared: &Shared) -> Self {
         let files = shared.files();
-        let gets = |place: &&Place| !files.copying.contains(&place.0);
-        let mirrors: Vec<Place> = files.mirrors.iter().filter(gets).cloned().collect();
+        let gets = |place: &&MirrorTarget| !files.copying.contains(&place.0);
+        let mirrors: Vec<MirrorTarget> = files.mirrors.iter().filter(gets).cloned().collect();
         let (generation, written) = (files.generation, files.written);
         Self { mirrors, generation, written, committed: shared.log().last }
     }
@@ -61,13 +61,14 @@ impl Aim {
 pub(super) fn write(shared: &Shared, aim: &Aim, view: &dyn View, last: Seq) -> Result<(), KvError> {
     let (places, had) = {
         let mut files = shared.files();
-        let has = |place: &Place| files.complete.get(&place.0) == Some(&last);
+        let has = |place: &MirrorTarget| files.complete.get(&place.0) == Some(&last);
         // One that was dropped and joined again since the aim was taken gets a copy now.
-        let current =
-            |place: &&Place| files.mirrors.iter().any(|other| same(other, place)) && !files.copying.contains(&place.0);
+        let current = |place: &&MirrorTarget| {
+            files.mirrors.iter().any(|other| same(other, place)) && !files.copying.contains(&place.0)
+        };
         let (had, places): (Vec<_>, Vec<_>) = aim.mirrors.iter().filter(current).cloned().partition(has);
         // Not before: the snapshot may wait until others have become mirrors.
-        files.snapshotting = places.iter().map(|place: &Place| place.0).collect();
+        files.snapshotting = places.iter().map(|place: &MirrorTarget| place.0).collect();
         (places, had.len())
     };
     let file = TargetFile::Snapshot { last };
@@ -91,13 +92,14 @@ pub(super) fn write(shared: &Shared, aim: &Aim, view: &dyn View, last: Seq) -> R
     }
     // A slow mirror may still write to an older segment.
     let begun = Instant::now();
-    while shared.least.load(Ordering::Relaxed) < last && begun.elapsed() < LATE && !shared.is_stopping() {
+    while shared.least.load(Ordering::Relaxed) < last && begun.elapsed() < SLOW_MIRROR_TIMEOUT && !shared.is_stopping()
+    {
         shared.kick();
         thread::sleep(Duration::from_millis(2));
     }
     let keep = {
         let mut files = shared.files();
-        let written = |place: &&Place| snapshot.mirrors.iter().any(|(other, _)| same(other, place));
+        let written = |place: &&MirrorTarget| snapshot.mirrors.iter().any(|(other, _)| same(other, place));
         // A mirror that was dropped meanwhile, or replaced under its id, does not count.
         let whole: Vec<_> = files.mirrors.iter().filter(written).map(|&(id, _)| (id, last)).collect();
         files.complete.extend(whole);
@@ -116,10 +118,11 @@ pub(super) fn write(shared: &Shared, aim: &Aim, view: &dyn View, last: Seq) -> R
         files.purged = last;
         keep
     };
-    let places: Vec<Place> = {
+    let places: Vec<MirrorTarget> = {
         let files = shared.files();
         // A target that failed only because it was full can free what it no longer needs.
-        let answers = |place: &&Place| !files.failed.iter().any(|failed| same(&failed.place, place) && !failed.full);
+        let answers =
+            |place: &&MirrorTarget| !files.failed.iter().any(|failed| same(&failed.place, place) && !failed.full);
         files.places.iter().filter(answers).cloned().collect()
     };
     purge(shared, &places, move |file| match file {
@@ -135,7 +138,12 @@ impl Snapshot<'_> {
         let (volume, epoch) = (self.shared.volume, self.shared.epoch);
         let mut bytes = Vec::new();
         let whole: Vec<TargetId> = self.shared.files().whole.iter().map(|(id, _)| *id).collect();
-        Frame::new(Kind::Snapshot, last, epoch, last).encode_head(&volume, &self.shared.origin, &whole, &mut bytes);
+        Frame::new(RecordKind::Snapshot, last, epoch, last).encode_head(
+            &volume,
+            &self.shared.origin,
+            &whole,
+            &mut bytes,
+        );
         let (mut block, mut blocks, mut pairs, mut sum) = (Vec::new(), 0, 0u64, 0);
         let file = self.file;
         self.each(&move |target: &dyn Target| target.remove(file))?;
@@ -150,7 +158,7 @@ impl Snapshot<'_> {
         })?;
         self.block(&volume, epoch, last, &mut bytes, &mut block, &mut blocks)?;
         self.each(&move |target: &dyn Target| target.sync(file))?;
-        Frame::new(Kind::End, blocks, epoch, last).encode(&volume, &mut bytes, |to| {
+        Frame::new(RecordKind::End, blocks, epoch, last).encode(&volume, &mut bytes, |to| {
             to.extend_from_slice(&pairs.to_le_bytes());
             to.extend_from_slice(&sum.to_le_bytes());
         });
@@ -169,7 +177,7 @@ impl Snapshot<'_> {
         number: &mut u64,
     ) -> Result<(), KvError> {
         if !pairs.is_empty() {
-            Frame::new(Kind::Block, *number, epoch, last).encode(volume, bytes, |to| to.append(pairs));
+            Frame::new(RecordKind::Block, *number, epoch, last).encode(volume, bytes, |to| to.append(pairs));
             *number += 1;
         }
         self.put(bytes)?;

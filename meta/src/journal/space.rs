@@ -2,7 +2,7 @@
 //! shorter, so space for one is reserved. When less is free, the caller must refuse changes that
 //! make the metadata grow, and snapshots are made more often, so that removals soon free space.
 
-use super::options::Place;
+use super::options::MirrorTarget;
 use super::shared::Shared;
 use super::worker::{Job, Worker, all};
 use std::collections::BTreeMap;
@@ -13,14 +13,14 @@ use volume::target::Space;
 
 /// The shortest time between two snapshots made for lack of space, and the same as a multiple of
 /// the time that a snapshot takes.
-const PAUSE: Duration = Duration::from_secs(2);
+const MIN_SNAPSHOT_INTERVAL: Duration = Duration::from_secs(2);
 const PAUSE_FACTOR: u32 = 10;
 
 /// Measures the free space on the mirrors.
 #[derive(Default)]
 pub(super) struct Gauge {
     generation: u64,
-    mirrors: Vec<(Place, Worker)>,
+    mirrors: Vec<(MirrorTarget, Worker)>,
 }
 
 impl Gauge {
@@ -32,7 +32,7 @@ impl Gauge {
             (files.generation != self.generation).then(|| (files.generation, files.mirrors.clone()))
         };
         if let Some((generation, places)) = mirrors {
-            let start = |place: Place| Some((place.clone(), Worker::start(place.1).ok()?));
+            let start = |place: MirrorTarget| Some((place.clone(), Worker::start(place.1).ok()?));
             (self.generation, self.mirrors) = (generation, places.into_iter().filter_map(start).collect());
         }
         // What is committed meanwhile may count twice, which is better than not at all.
@@ -45,7 +45,7 @@ impl Gauge {
             let tight = slack < 2 * shared.limits.segment_bytes.cast_signed();
             let much = files.grown() >= shared.limits.segment_bytes.max(files.snapshot_bytes / 8);
             let rested = files.last_try.is_none_or(|(begun, took, made)| {
-                made && much || begun.elapsed() >= took + PAUSE.max(took * PAUSE_FACTOR)
+                made && much || begun.elapsed() >= took + MIN_SNAPSHOT_INTERVAL.max(took * PAUSE_FACTOR)
             });
             (slack, tight && files.grown() > 0 && rested)
         };

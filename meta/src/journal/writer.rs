@@ -1,9 +1,9 @@
 //! The journal thread: sends pending transactions to all mirrors in parallel. They are durable when
 //! m+1 mirrors have them and everything before. `roster` replaces mirrors that fail.
 
-use super::frame::{Frame, HEAD_BYTES, Kind};
+use super::frame::{Frame, HEAD_BYTES, RecordKind};
 use super::mirror::{Answer, Job, Mirror};
-use super::options::{Place, is_full, unavailable};
+use super::options::{MirrorTarget, is_full, unavailable};
 use super::recover::Chosen;
 use super::recruit::is_gone;
 use super::shared::{Shared, closed};
@@ -19,15 +19,15 @@ use volume::target::{Target, TargetFile};
 
 /// A snapshot is made when there are more segments than this, however short: every opening begins
 /// one.
-const MANY_SEGMENTS: usize = 64;
+const MAX_SEGMENTS: usize = 64;
 /// How often mirrors are tried again while too few take a batch.
-const PAUSE: Duration = Duration::from_millis(200);
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 /// How long callers wait before they learn that too few mirrors answer.
-const GRACE: Duration = Duration::from_millis(500);
+const FAILURE_DELAY: Duration = Duration::from_millis(500);
 /// A mirror may be this many bytes behind, or more if more may wait to be written.
-const BEHIND_BYTES: usize = 8 << 20;
+const MAX_BEHIND_BYTES: usize = 8 << 20;
 /// How often the thread looks at the checkpointer's work while it waits for it.
-const SOON: Duration = Duration::from_millis(2);
+const CHECKPOINT_POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The end of the journal on the mirrors.
 pub(super) struct Writer {
@@ -44,7 +44,7 @@ pub(super) struct Writer {
     /// The last durable transaction.
     pub durable: Seq,
     /// Former mirrors that were whole, each with the last batch and the snapshot that it has.
-    pub parked: Vec<(Place, u64, Seq)>,
+    pub parked: Vec<(MirrorTarget, u64, Seq)>,
     /// Threads of former mirrors. A target is not used again while it may still do what failed.
     pub ending: Vec<(TargetId, Weak<()>)>,
     pub sender: Sender<Answer>,
@@ -148,7 +148,7 @@ impl Writer {
 
     /// Frees the space that was reserved for segments and is not needed.
     fn trim(&self, segments: &[Seq]) {
-        let places: Vec<Place> = self.mirrors.iter().map(|mirror| mirror.place.clone()).collect();
+        let places: Vec<MirrorTarget> = self.mirrors.iter().map(|mirror| mirror.place.clone()).collect();
         let segments: Vec<Seq> = segments.to_vec();
         let (count, deadline) = (places.len(), self.shared.limits.deadline);
         super::inventory::ask(&places, count, count, deadline, move |target| {
@@ -215,7 +215,8 @@ impl Writer {
                 let whole = self.mirrors.iter().filter(|mirror| mirror.whole && mirror.full.is_none());
                 let mirrors: Vec<TargetId> = whole.map(|mirror| mirror.place.0).collect();
                 let Shared { volume, epoch, origin, .. } = &*self.shared;
-                Frame::new(Kind::Segment, first, *epoch, self.durable).encode_head(volume, origin, &mirrors, &mut head);
+                Frame::new(RecordKind::Segment, first, *epoch, self.durable)
+                    .encode_head(volume, origin, &mirrors, &mut head);
                 (TargetFile::Journal { first }, 0)
             }
         };
@@ -270,7 +271,7 @@ impl Writer {
                     self.shared.retry();
                 }
                 // Targets that failed one after the other may all work again.
-                if why == KvError::NoSpace || begun.elapsed() >= GRACE.min(self.shared.limits.deadline) {
+                if why == KvError::NoSpace || begun.elapsed() >= FAILURE_DELAY.min(self.shared.limits.deadline) {
                     self.shared.set_stuck(&why);
                 }
             }
@@ -278,9 +279,9 @@ impl Writer {
             // target that is still busy becomes a mirror after that.
             let waits = self.mirrors.iter().any(|mirror| !mirror.whole && mirror.copying.is_none())
                 || self.mirrors.len() < self.wanted && self.coming() > 0;
-            match self.answers.recv_timeout(if waits { SOON } else { PAUSE }) {
+            match self.answers.recv_timeout(if waits { CHECKPOINT_POLL_INTERVAL } else { RETRY_INTERVAL }) {
                 Ok(answer) => self.answer(answer)?,
-                Err(_) if resumed.elapsed() >= PAUSE => {
+                Err(_) if resumed.elapsed() >= RETRY_INTERVAL => {
                     self.resume();
                     resumed = Instant::now();
                 }
@@ -307,7 +308,7 @@ impl Writer {
         while let Ok(answer) = self.answers.try_recv() {
             self.answer(answer)?;
         }
-        let (deadline, bytes) = (self.shared.limits.deadline, self.shared.limits.pending_bytes.max(BEHIND_BYTES));
+        let (deadline, bytes) = (self.shared.limits.deadline, self.shared.limits.pending_bytes.max(MAX_BEHIND_BYTES));
         while let Some(number) = self.mirrors.iter().position(|mirror| mirror.is_late(deadline, bytes)) {
             self.lose(number, &io::ErrorKind::TimedOut.into());
         }
@@ -376,7 +377,7 @@ impl Writer {
             if files.segments.last() != Some(&first) {
                 files.segments.push(first);
             }
-            let crowded = files.due < u64::MAX && files.segments.len() > MANY_SEGMENTS;
+            let crowded = files.due < u64::MAX && files.segments.len() > MAX_SEGMENTS;
             if files.written >= files.due || crowded {
                 files.due = u64::MAX;
                 drop(files);

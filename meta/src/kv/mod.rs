@@ -58,7 +58,7 @@ pub enum Guard {
 /// One change of a transaction. Changes apply in order: a later one sees the result of an earlier
 /// one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum KvChange {
     /// Sets the key to this value.
     Put(Vec<u8>, Vec<u8>),
     /// Removes the key. A missing key is not an error.
@@ -75,7 +75,7 @@ pub struct Batch {
     /// The conditions.
     pub guards: Vec<Guard>,
     /// The changes to make if they hold.
-    pub changes: Vec<Change>,
+    pub changes: Vec<KvChange>,
 }
 
 /// The result of a committed transaction.
@@ -176,7 +176,7 @@ pub trait Kv: Send + Sync {
 
 impl Batch {
     /// A batch without guards.
-    pub fn of(changes: Vec<Change>) -> Self {
+    pub fn of(changes: Vec<KvChange>) -> Self {
         Self { guards: Vec::new(), changes }
     }
 
@@ -188,19 +188,19 @@ impl Batch {
 
     /// Adds a put.
     pub fn put(&mut self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> &mut Self {
-        self.changes.push(Change::Put(key.into(), value.into()));
+        self.changes.push(KvChange::Put(key.into(), value.into()));
         self
     }
 
     /// Adds a removal.
     pub fn delete(&mut self, key: impl Into<Vec<u8>>) -> &mut Self {
-        self.changes.push(Change::Delete(key.into()));
+        self.changes.push(KvChange::Delete(key.into()));
         self
     }
 
     /// Adds a merge.
     pub fn merge(&mut self, key: impl Into<Vec<u8>>, operand: impl Into<Vec<u8>>) -> &mut Self {
-        self.changes.push(Change::Merge(key.into(), operand.into()));
+        self.changes.push(KvChange::Merge(key.into(), operand.into()));
         self
     }
 }

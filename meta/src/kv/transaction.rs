@@ -2,7 +2,7 @@
 
 use super::index::End;
 use super::{
-    Batch, Change, Guard, KvError, MAX_BATCH_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, MergeFn, Order, Pair, View,
+    Batch, Guard, KvChange, KvError, MAX_BATCH_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, MergeFn, Order, Pair, View,
 };
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
@@ -31,9 +31,9 @@ pub(crate) fn resolve(batch: Batch, view: &dyn View, merge: MergeFn) -> Result<R
     let mut bytes = 0;
     for change in batch.changes {
         let (key, value) = match change {
-            Change::Put(key, value) => (key, Some(value)),
-            Change::Delete(key) => (key, None),
-            Change::Merge(key, operand) => {
+            KvChange::Put(key, value) => (key, Some(value)),
+            KvChange::Delete(key) => (key, None),
+            KvChange::Merge(key, operand) => {
                 let value = match resolved.edits.get(&key) {
                     Some(old) => merge(&key, old.as_deref(), &operand)?,
                     None => merge(&key, view.get(&key)?.as_deref(), &operand)?,

@@ -2,9 +2,9 @@
 
 use super::MAX_NAME;
 use super::find::{find, put};
-use crate::record::{Content, Dinode, DirectoryDelta, DirectoryState, Kind, Time};
+use crate::record::{Content, Dinode, DirectoryDelta, DirectoryState, FileKind, Time};
 use crate::transaction::run;
-use crate::{Error, Meta, Once, Result, Seq, keys};
+use crate::{Error, IdempotencyKey, Meta, Result, Seq, keys};
 use serde::{Deserialize, Serialize};
 
 /// The largest value of an extended attribute, in bytes.
@@ -16,7 +16,7 @@ pub struct Attributes {
     /// The file's number (ino).
     pub ino: u64,
     /// The file's type.
-    pub kind: Kind,
+    pub kind: FileKind,
     /// Permission bits.
     pub mode: u32,
     /// Number of names; for a directory, two plus its subdirectories.
@@ -106,7 +106,7 @@ pub enum SetTime {
 
 /// Attributes to set; `None` leaves one unchanged. [`Meta::change_content`] sets the size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
+pub struct AttributeChange {
     /// Permission bits.
     pub mode: Option<u32>,
     /// Owner.
@@ -126,7 +126,7 @@ pub struct Change {
 impl Meta {
     /// The attributes of a dinode that the caller has read.
     pub(crate) fn attributes_of(&self, dinode: &Dinode) -> Result<Attributes> {
-        let state = if dinode.kind == Kind::Directory { Some(self.directory_state(dinode.ino)?) } else { None };
+        let state = if dinode.kind == FileKind::Directory { Some(self.directory_state(dinode.ino)?) } else { None };
         Ok(Attributes::new(dinode, state))
     }
 
@@ -148,7 +148,7 @@ impl Meta {
             b"." => self.attributes(parent),
             b".." => self.attributes(self.parent(parent)?),
             _ => match self.dinode_at(parent, name) {
-                Err(Error::NotFound) if self.dinode(parent)?.kind != Kind::Directory => Err(Error::NotDirectory),
+                Err(Error::NotFound) if self.dinode(parent)?.kind != FileKind::Directory => Err(Error::NotDirectory),
                 found => self.attributes_of(&found?),
             },
         }
@@ -159,10 +159,10 @@ impl Meta {
     /// # Errors
     /// `NotFound`.
     pub fn parent(&self, ino: u64) -> Result<u64> {
-        let home = self.kv.get(&keys::home(ino))?.ok_or(Error::NotFound)?;
-        Ok(match crate::record::decode(&home)? {
-            crate::record::Home::Entry { parent, .. } => parent,
-            crate::record::Home::Here(_) => ino,
+        let inode_location = self.kv.get(&keys::inode_location(ino))?.ok_or(Error::NotFound)?;
+        Ok(match crate::record::decode(&inode_location)? {
+            crate::record::InodeLocation::Entry { parent, .. } => parent,
+            crate::record::InodeLocation::Here(_) => ino,
         })
     }
 
@@ -174,8 +174,9 @@ impl Meta {
     pub fn path(&self, ino: u64) -> Result<Option<Vec<u8>>> {
         let (mut at, mut path) = (ino, Vec::new());
         while at != super::ROOT {
-            let home = crate::record::decode(&self.kv.get(&keys::home(at))?.ok_or(Error::NotFound)?)?;
-            let crate::record::Home::Entry { parent, name } = home else { return Ok(None) };
+            let inode_location =
+                crate::record::decode(&self.kv.get(&keys::inode_location(at))?.ok_or(Error::NotFound)?)?;
+            let crate::record::InodeLocation::Entry { parent, name } = inode_location else { return Ok(None) };
             // A cycle of directories is impossible; but if there were one, the loop would end here.
             if path.len() > 65_536 {
                 return Ok(None);
@@ -207,7 +208,7 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn set_attributes(&self, ino: u64, change: Change, now: Time) -> Result<(Attributes, Seq)> {
+    pub fn set_attributes(&self, ino: u64, change: AttributeChange, now: Time) -> Result<(Attributes, Seq)> {
         self.set_attributes_once(ino, change, now, None)
     }
 
@@ -218,9 +219,9 @@ impl Meta {
     pub fn set_attributes_once(
         &self,
         ino: u64,
-        change: Change,
+        change: AttributeChange,
         now: Time,
-        once: Option<&Once>,
+        idempotency_key: Option<&IdempotencyKey>,
     ) -> Result<(Attributes, Seq)> {
         let at = |time| match time {
             SetTime::Now => now,
@@ -235,7 +236,7 @@ impl Meta {
             dinode.accessed = change.accessed.map_or(dinode.accessed, at);
             dinode.created = change.created.unwrap_or(dinode.created);
             let (modified, changed) = (change.modified.map(at), change.changed.unwrap_or(now));
-            let is_directory = dinode.kind == Kind::Directory;
+            let is_directory = dinode.kind == FileKind::Directory;
             if is_directory {
                 let delta = DirectoryDelta { modified, changed: Some(changed), ..DirectoryDelta::default() };
                 t.merge(keys::directory(ino), &delta);
@@ -249,7 +250,7 @@ impl Meta {
                 state.map(|state| DirectoryState { modified: modified.unwrap_or(state.modified), changed, ..state });
             let shown = Attributes::new(&found.dinode, state);
             put(t, found);
-            self.note(t, once, &shown)?;
+            self.note(t, idempotency_key, &shown)?;
             Ok(shown)
         })?;
         Ok((shown, outcome.seq))
@@ -263,7 +264,7 @@ impl Meta {
     /// `NotFound`.
     pub fn has_privileges(&self, ino: u64) -> Result<bool> {
         let dinode = self.dinode(ino)?;
-        Ok(dinode.kind == Kind::File
+        Ok(dinode.kind == FileKind::File
             && (dinode.mode != unprivileged(dinode.mode)
                 || self.kv.get(&keys::attribute(ino, FILE_CAPABILITIES))?.is_some()))
     }
@@ -324,7 +325,7 @@ impl Meta {
         value: &[u8],
         must_exist: Option<bool>,
         now: Time,
-        once: Option<&Once>,
+        idempotency_key: Option<&IdempotencyKey>,
     ) -> Result<Seq> {
         check_attribute(name, value)?;
         let key = keys::attribute(ino, name);
@@ -337,7 +338,7 @@ impl Meta {
             }
             t.put_bytes(key.clone(), value.to_vec());
             touch(t, ino, now)?;
-            self.note(t, once, &())
+            self.note(t, idempotency_key, &())
         })?;
         Ok(committed.seq)
     }
@@ -354,13 +355,19 @@ impl Meta {
     ///
     /// # Errors
     /// As `remove_attribute`.
-    pub fn remove_attribute_once(&self, ino: u64, name: &[u8], now: Time, once: Option<&Once>) -> Result<Seq> {
+    pub fn remove_attribute_once(
+        &self,
+        ino: u64,
+        name: &[u8],
+        now: Time,
+        idempotency_key: Option<&IdempotencyKey>,
+    ) -> Result<Seq> {
         let key = keys::attribute(ino, name);
         let ((), committed) = run(&*self.kv, |t| {
             t.get_bytes(&key)?.ok_or(Error::NoAttribute)?;
             t.delete(key.clone());
             touch(t, ino, now)?;
-            self.note(t, once, &())
+            self.note(t, idempotency_key, &())
         })?;
         Ok(committed.seq)
     }
@@ -369,7 +376,7 @@ impl Meta {
 /// Sets the time of the last change of content or attributes.
 pub(super) fn touch(t: &mut crate::transaction::Transaction, ino: u64, now: Time) -> Result<()> {
     let mut found = find(t, ino)?;
-    if found.dinode.kind == Kind::Directory {
+    if found.dinode.kind == FileKind::Directory {
         t.merge(keys::directory(ino), &DirectoryDelta { changed: Some(now), ..DirectoryDelta::default() });
     } else {
         found.dinode.changed = now;

@@ -1,28 +1,28 @@
 //! The content of files: extents, sizes, and their references to stripes.
 use serde::{Deserialize, Serialize};
 
-use super::find::{Found, find, put};
+use super::find::{FoundDinode, find, put};
 use super::{Attributes, MAX_SIZE};
-use crate::record::{Content, Dinode, Kind, Time, decode, encode};
+use crate::record::{Content, Dinode, FileKind, Time, decode, encode};
 use crate::sets::DeadStripe;
 use crate::transaction::{Transaction, run};
-use crate::{Error, Meta, Once, Result, Seq, keys};
+use crate::{Error, IdempotencyKey, Meta, Result, Seq, keys};
 use plan::extent::{Edit, edit};
-use plan::{Extent, Place};
+use plan::{Extent, ExtentPlace};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// A file with more extents than this keeps them under keys of their own.
-const FEW_EXTENTS: usize = 4;
+const MAX_EMBEDDED_EXTENTS: usize = 4;
 /// A file with more inline bytes than this keeps its extents under keys of their own.
-const FEW_BYTES: usize = 2048;
+const MAX_EMBEDDED_BYTES: usize = 2048;
 /// How many extents one transaction may replace or remove. A larger change takes several.
-pub(super) const DEAD_ENOUGH: usize = 8192;
+pub(super) const MAX_REMOVED_EXTENTS: usize = 8192;
 /// How many extents may go with each range of a transaction without being counted: those that
 /// overlap its ends, and one that a write replaces.
-const FREE: usize = 2;
+const UNCOUNTED_EXTENTS: usize = 2;
 /// The largest number of extents that [`Meta::extents`] returns.
-pub const MOST_EXTENTS: usize = 16384;
+pub const MAX_EXTENTS: usize = 16384;
 
 /// A change to the content of one file.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -59,8 +59,8 @@ struct Removed {
 impl Removed {
     /// Counts the extents of a range.
     fn add(&mut self, extents: usize) -> Result<()> {
-        self.count += extents.saturating_sub(FREE);
-        if self.count > DEAD_ENOUGH { Err(self.too_many()) } else { Ok(()) }
+        self.count += extents.saturating_sub(UNCOUNTED_EXTENTS);
+        if self.count > MAX_REMOVED_EXTENTS { Err(self.too_many()) } else { Ok(()) }
     }
 
     /// Notes that there are too many, and returns the error that aborts the transaction. No caller
@@ -109,8 +109,8 @@ impl<'t, 'kv> Extents<'t, 'kv> {
         let (from, end) = (known.max(range.start), range.end.saturating_add(1));
         if end > from {
             let rest = keys::extent(self.ino, from)..keys::extent(self.ino, end);
-            let rest = self.t.scan(&rest, DEAD_ENOUGH + 2)?;
-            if rest.len() > DEAD_ENOUGH + 1 {
+            let rest = self.t.scan(&rest, MAX_REMOVED_EXTENTS + 2)?;
+            if rest.len() > MAX_REMOVED_EXTENTS + 1 {
                 return Err(removed.too_many());
             }
             for (key, value) in rest {
@@ -134,7 +134,7 @@ impl<'t, 'kv> Extents<'t, 'kv> {
                 let before = before.filter(|extent| extent.end() >= range.start);
                 let inside = self.met.extents.range(range.start..=range.end).map(|(_, extent)| extent);
                 let found: Vec<Extent> = before.into_iter().chain(inside).cloned().collect();
-                if found.len() > DEAD_ENOUGH + 2 {
+                if found.len() > MAX_REMOVED_EXTENTS + 2 {
                     return Err(removed.too_many());
                 }
                 Ok(found)
@@ -182,8 +182,8 @@ impl<'t, 'kv> Extents<'t, 'kv> {
     /// The new content of the dinode: a few extents stay in it, many move out.
     fn into_content(self) -> Content {
         let Some(extents) = self.here else { return Content::Elsewhere };
-        let bytes = |e: &Extent| if let Place::Bytes(bytes) = &e.place { bytes.len() } else { 0 };
-        if extents.len() <= FEW_EXTENTS && extents.iter().map(bytes).sum::<usize>() <= FEW_BYTES {
+        let bytes = |e: &Extent| if let ExtentPlace::Bytes(bytes) = &e.place { bytes.len() } else { 0 };
+        if extents.len() <= MAX_EMBEDDED_EXTENTS && extents.iter().map(bytes).sum::<usize>() <= MAX_EMBEDDED_BYTES {
             return Content::Here(extents);
         }
         extents.iter().for_each(|extent| put_extent(self.t, self.ino, extent));
@@ -220,7 +220,7 @@ fn count_references(t: &mut Transaction, extents: &[Extent], sign: i64) {
     let mut bytes = 0;
     for extent in extents {
         bytes += extent.length as i64;
-        if let Place::Stripe(span) = extent.place {
+        if let ExtentPlace::Stripe(span) = extent.place {
             t.refer(span.stripe(), span.block, sign * extent.length as i64);
         }
     }
@@ -229,10 +229,10 @@ fn count_references(t: &mut Transaction, extents: &[Extent], sign: i64) {
 
 /// Changes the content of a file in a transaction.
 fn change(t: &mut Transaction, ino: u64, change: &ContentEdit, removed: &mut Removed) -> Result<Dinode> {
-    let Found { mut dinode, entry } = find(t, ino)?;
+    let FoundDinode { mut dinode, entry } = find(t, ino)?;
     match dinode.kind {
-        Kind::File => {}
-        Kind::Directory => return Err(Error::IsDirectory),
+        FileKind::File => {}
+        FileKind::Directory => return Err(Error::IsDirectory),
         _ => return Err(Error::Invalid("not a regular file".into())),
     }
     let here = match std::mem::replace(&mut dinode.content, Content::Elsewhere) {
@@ -264,13 +264,13 @@ fn change(t: &mut Transaction, ino: u64, change: &ContentEdit, removed: &mut Rem
     if let Some(now) = change.modified {
         (dinode.modified, dinode.changed) = (now, now);
     }
-    put(t, Found { dinode: dinode.clone(), entry });
+    put(t, FoundDinode { dinode: dinode.clone(), entry });
     Ok(dinode)
 }
 
 impl Meta {
     /// The extents of a file that overlap a range, clipped to it, in order. It returns at most
-    /// [`MOST_EXTENTS`]; when it returns that many, there may be more behind the last one.
+    /// [`MAX_EXTENTS`]; when it returns that many, there may be more behind the last one.
     ///
     /// # Errors
     /// `NotFound`.
@@ -283,10 +283,10 @@ impl Meta {
                 // between.
                 let inside = keys::extent(ino, range.start)..keys::extent(ino, range.end);
                 let found =
-                    self.kv.scan_with_previous(&keys::extent(ino, 0), &inside.start..&inside.end, MOST_EXTENTS)?;
+                    self.kv.scan_with_previous(&keys::extent(ino, 0), &inside.start..&inside.end, MAX_EXTENTS)?;
                 let extents = found.iter().map(|(key, value)| decode_extent(key, value));
                 let extents = extents.filter_map(|extent| extent.map(|extent| extent.clip(&range)).transpose());
-                extents.take(MOST_EXTENTS).collect()
+                extents.take(MAX_EXTENTS).collect()
             }
         }
     }
@@ -316,11 +316,11 @@ impl Meta {
         loop {
             let extents = self.extents(ino, from..MAX_SIZE)?;
             sets.extend(extents.iter().filter_map(|e| match e.place {
-                Place::Stripe(span) => Some(span.set),
+                ExtentPlace::Stripe(span) => Some(span.set),
                 _ => None,
             }));
             match extents.last() {
-                Some(last) if extents.len() == MOST_EXTENTS => from = last.end(),
+                Some(last) if extents.len() == MAX_EXTENTS => from = last.end(),
                 _ => return Ok(sets),
             }
         }
@@ -334,11 +334,11 @@ impl Meta {
         &self,
         mut each: impl FnMut(u64) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
-        const BATCH: usize = 1000;
-        let all = keys::under(vec![keys::HOME]);
+        const BATCH_EXTENTS: usize = 1000;
+        let all = keys::under(vec![keys::INODE_LOCATION]);
         let mut from = all.start;
         loop {
-            let found = self.kv.scan(&from..&all.end, BATCH).map_err(Error::from)?;
+            let found = self.kv.scan(&from..&all.end, BATCH_EXTENTS).map_err(Error::from)?;
             let Some((last, _)) = found.last() else { return Ok(()) };
             from = [last, &[0][..]].concat();
             for (key, _) in &found {
@@ -374,12 +374,12 @@ impl Meta {
         &self,
         ino: u64,
         edit: &ContentEdit,
-        once: Option<&Once>,
+        idempotency_key: Option<&IdempotencyKey>,
     ) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {
         let (changed, dead, seq) = self.bounded(&[(ino, edit)], |t, edits, removed| {
             let (_, edit) = edits.first().ok_or(Error::NotFound)?;
             let changed = Attributes::new(&change(t, ino, edit, removed)?, None);
-            self.note(t, once, &changed)?;
+            self.note(t, idempotency_key, &changed)?;
             Ok(changed)
         })?;
         Ok((changed, dead, seq))
@@ -401,10 +401,10 @@ impl Meta {
         };
         let (result, committed) = match carry_out(edits, &mut removed) {
             Err(_) if removed.too_many => {
-                let mut room = DEAD_ENOUGH;
+                let mut budget = MAX_REMOVED_EXTENTS;
                 let mut rest = Vec::with_capacity(edits.len());
                 for (ino, edit) in edits {
-                    match self.change_pieces(*ino, edit, &mut room, &mut dead) {
+                    match self.change_pieces(*ino, edit, &mut budget, &mut dead) {
                         Err(Error::NotFound) => {}
                         left => rest.push((*ino, left?)),
                     }
@@ -418,13 +418,13 @@ impl Meta {
         Ok((result, dead, committed.seq))
     }
 
-    /// Carries out pieces of an edit until the rest, with what other files leave of `room`, fits
+    /// Carries out pieces of an edit until the rest, with what other files leave of `budget`, fits
     /// into one transaction; returns the rest.
     fn change_pieces(
         &self,
         ino: u64,
         edit: &ContentEdit,
-        room: &mut usize,
+        budget: &mut usize,
         dead: &mut Vec<DeadStripe>,
     ) -> Result<ContentEdit> {
         if self.dinode(ino)?.content != Content::Elsewhere {
@@ -437,7 +437,7 @@ impl Meta {
         for (range, new) in &edit.ranges {
             let (mut range, mut new) = (range.clone(), new.clone());
             loop {
-                let (old, left) = (extents(&range), DEAD_ENOUGH - count);
+                let (old, left) = (extents(&range), MAX_REMOVED_EXTENTS - count);
                 let old = self.kv.scan(&old.start..&old.end, left + 1)?;
                 if old.len() <= left {
                     count += old.len().saturating_sub(1);
@@ -454,18 +454,18 @@ impl Meta {
                 count = 0;
             }
         }
-        if count > *room || matches!(edit.resize, Resize::To(_)) && !ranges.is_empty() {
+        if count > *budget || matches!(edit.resize, Resize::To(_)) && !ranges.is_empty() {
             self.change_piece(ino, &piece(std::mem::take(&mut ranges)), dead)?;
             count = 0;
         }
-        *room -= count;
+        *budget -= count;
         let rest = ContentEdit { ranges, resize: edit.resize, modified: edit.modified };
         let Resize::To(size) = edit.resize else { return Ok(rest) };
         loop {
             let old = extents(&(size..u64::MAX));
-            let old = self.kv.scan_back(&old.start..&old.end, DEAD_ENOUGH + 1)?;
-            if old.len() <= *room {
-                *room -= old.len();
+            let old = self.kv.scan_back(&old.start..&old.end, MAX_REMOVED_EXTENTS + 1)?;
+            if old.len() <= *budget {
+                *budget -= old.len();
                 return Ok(rest);
             }
             // The file keeps, for now, a prefix of its old content. It is shorter than before and
@@ -511,7 +511,7 @@ impl Meta {
     pub fn change_contents_once(
         &self,
         edits: &[(u64, ContentEdit)],
-        once: Option<&Once>,
+        idempotency_key: Option<&IdempotencyKey>,
     ) -> Result<(Vec<DeadStripe>, Seq)> {
         let all: Vec<(u64, &ContentEdit)> = edits.iter().map(|(ino, edit)| (*ino, edit)).collect();
         let ((), dead, seq) = self.bounded(&all, |t, edits, removed| {
@@ -521,7 +521,7 @@ impl Meta {
                     done => _ = done?,
                 }
             }
-            self.note(t, once, &())
+            self.note(t, idempotency_key, &())
         })?;
         Ok((dead, seq))
     }

@@ -1,17 +1,17 @@
 //! Creates files and adds names.
 
-use super::find::{Found, directory, entry, find};
+use super::find::{FoundDinode, directory, entry, find};
 use super::{Attributes, MAX_LINK, MAX_LINKS, ROOT, check_name};
-use crate::record::{Content, Dinode, DirectoryDelta, DirectoryState, Entry, Home, Kind, Time};
+use crate::record::{Content, Dinode, DirectoryDelta, DirectoryState, Entry, FileKind, InodeLocation, Time};
 use crate::transaction::{Transaction, run};
-use crate::{Error, Meta, Once, Result, Seq, keys};
+use crate::{Error, IdempotencyKey, Meta, Result, Seq, keys};
 use serde::{Deserialize, Serialize};
 
 /// A file to create.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct New {
     /// The type.
-    pub kind: Kind,
+    pub kind: FileKind,
     /// Permission bits.
     pub mode: u32,
     /// Owner.
@@ -41,7 +41,7 @@ impl New {
             changed: now,
             created: now,
             content: match self.kind {
-                Kind::Symlink => Content::Link(self.link.clone()),
+                FileKind::Symlink => Content::Link(self.link.clone()),
                 _ => Content::Here(Vec::new()),
             },
         }
@@ -49,8 +49,8 @@ impl New {
 }
 
 /// Updates a directory for an entry that was added or removed.
-pub(super) fn count(t: &mut Transaction, parent: u64, entries: i64, kind: Kind, now: Time) {
-    let directories = if kind == Kind::Directory { entries } else { 0 };
+pub(super) fn count(t: &mut Transaction, parent: u64, entries: i64, kind: FileKind, now: Time) {
+    let directories = if kind == FileKind::Directory { entries } else { 0 };
     let delta = DirectoryDelta { modified: Some(now), changed: Some(now), entries, directories };
     t.merge(keys::directory(parent), &delta);
 }
@@ -58,13 +58,13 @@ pub(super) fn count(t: &mut Transaction, parent: u64, entries: i64, kind: Kind, 
 impl Meta {
     /// Creates the root directory if it does not exist.
     pub(crate) fn make_root(&self, owner: (u32, u32), now: Time) -> Result<()> {
-        if self.kv.get(&keys::home(ROOT))?.is_some() {
+        if self.kv.get(&keys::inode_location(ROOT))?.is_some() {
             return Ok(());
         }
         run(&*self.kv, |t| {
             let (uid, gid) = owner;
-            let new = New { kind: Kind::Directory, mode: 0o755, uid, gid, device: 0, link: Vec::new() };
-            t.put(keys::home(ROOT), &Home::Here(new.dinode(ROOT, now)));
+            let new = New { kind: FileKind::Directory, mode: 0o755, uid, gid, device: 0, link: Vec::new() };
+            t.put(keys::inode_location(ROOT), &InodeLocation::Here(new.dinode(ROOT, now)));
             let delta = DirectoryDelta { modified: Some(now), changed: Some(now), ..DirectoryDelta::default() };
             t.merge(keys::directory(ROOT), &delta);
             t.count(1, 0);
@@ -91,7 +91,7 @@ impl Meta {
         name: &[u8],
         new: &New,
         now: Time,
-        once: Option<&Once>,
+        idempotency_key: Option<&IdempotencyKey>,
     ) -> Result<(Attributes, Seq)> {
         check_name(name)?;
         if new.link.len() > MAX_LINK {
@@ -99,8 +99,8 @@ impl Meta {
         }
         let ino = self.next_ino()?;
         let (made, committed) = run(&*self.kv, |t| {
-            let home = directory(t, parent)?;
-            if home.links == 0 {
+            let parent_directory = directory(t, parent)?;
+            if parent_directory.links == 0 {
                 return Err(Error::NotFound);
             }
             if entry(t, parent, name)?.is_some() {
@@ -108,21 +108,21 @@ impl Meta {
             }
             let mut dinode = new.dinode(ino, now);
             // A set-group-ID directory passes its group on, and the bit itself to subdirectories.
-            if home.mode & 0o2000 != 0 {
-                dinode.gid = home.gid;
-                dinode.mode |= if new.kind == Kind::Directory { 0o2000 } else { 0 };
+            if parent_directory.mode & 0o2000 != 0 {
+                dinode.gid = parent_directory.gid;
+                dinode.mode |= if new.kind == FileKind::Directory { 0o2000 } else { 0 };
             }
             t.put(keys::entry(parent, name), &Entry::Inside(dinode.clone()));
-            t.put(keys::home(ino), &Home::Entry { parent, name: name.to_vec() });
+            t.put(keys::inode_location(ino), &InodeLocation::Entry { parent, name: name.to_vec() });
             count(t, parent, 1, new.kind, now);
-            if new.kind == Kind::Directory {
+            if new.kind == FileKind::Directory {
                 let delta = DirectoryDelta { modified: Some(now), changed: Some(now), ..DirectoryDelta::default() };
                 t.merge(keys::directory(ino), &delta);
             }
             t.count(1, 0);
             let state = DirectoryState { modified: now, changed: now, entries: 0, directories: 0 };
-            let made = Attributes::new(&dinode, (new.kind == Kind::Directory).then_some(state));
-            self.note(t, once, &made)?;
+            let made = Attributes::new(&dinode, (new.kind == FileKind::Directory).then_some(state));
+            self.note(t, idempotency_key, &made)?;
             Ok(made)
         })?;
         Ok((made, committed.seq))
@@ -146,12 +146,12 @@ impl Meta {
         parent: u64,
         name: &[u8],
         now: Time,
-        once: Option<&Once>,
+        idempotency_key: Option<&IdempotencyKey>,
     ) -> Result<(Attributes, Seq)> {
         check_name(name)?;
         let (linked, committed) = run(&*self.kv, |t| {
-            let Found { mut dinode, entry: inside } = find(t, ino)?;
-            if dinode.kind == Kind::Directory {
+            let FoundDinode { mut dinode, entry: inside } = find(t, ino)?;
+            if dinode.kind == FileKind::Directory {
                 return Err(Error::NotPermitted);
             }
             if directory(t, parent)?.links == 0 {
@@ -172,11 +172,11 @@ impl Meta {
             if let Some((first_parent, first_name)) = inside {
                 t.put(keys::entry(first_parent, &first_name), &Entry::Elsewhere(ino, dinode.kind));
             }
-            t.put(keys::home(ino), &Home::Here(dinode.clone()));
+            t.put(keys::inode_location(ino), &InodeLocation::Here(dinode.clone()));
             t.put(keys::entry(parent, name), &Entry::Elsewhere(ino, dinode.kind));
             count(t, parent, 1, dinode.kind, now);
             let linked = Attributes::new(&dinode, None);
-            self.note(t, once, &linked)?;
+            self.note(t, idempotency_key, &linked)?;
             Ok(linked)
         })?;
         Ok((linked, committed.seq))

@@ -1,22 +1,22 @@
 //! Finds dinodes, and writes them back to where they were.
 
-use crate::record::{Dinode, DirectoryState, Entry, Home, Kind};
+use crate::record::{Dinode, DirectoryState, Entry, FileKind, InodeLocation};
 use crate::transaction::Transaction;
 use crate::{Error, Meta, Result, keys};
 
 /// A dinode and its place.
-pub(crate) struct Found {
+pub(crate) struct FoundDinode {
     pub dinode: Dinode,
     /// The entry that holds it; `None` when it is stored under its number.
     pub entry: Option<(u64, Vec<u8>)>,
 }
 
 /// The dinode of a file.
-pub(crate) fn find(t: &mut Transaction, ino: u64) -> Result<Found> {
-    match t.get(&keys::home(ino))?.ok_or(Error::NotFound)? {
-        Home::Here(dinode) => Ok(Found { dinode, entry: None }),
-        Home::Entry { parent, name } => match t.get(&keys::entry(parent, &name))? {
-            Some(Entry::Inside(dinode)) if dinode.ino == ino => Ok(Found { dinode, entry: Some((parent, name)) }),
+pub(crate) fn find(t: &mut Transaction, ino: u64) -> Result<FoundDinode> {
+    match t.get(&keys::inode_location(ino))?.ok_or(Error::NotFound)? {
+        InodeLocation::Here(dinode) => Ok(FoundDinode { dinode, entry: None }),
+        InodeLocation::Entry { parent, name } => match t.get(&keys::entry(parent, &name))? {
+            Some(Entry::Inside(dinode)) if dinode.ino == ino => Ok(FoundDinode { dinode, entry: Some((parent, name)) }),
             // The file moved between the two reads. Both are guarded, so the commit would notice.
             // For callers that only read, `find_unguarded` retries.
             _ => Err(Error::NotFound),
@@ -25,17 +25,17 @@ pub(crate) fn find(t: &mut Transaction, ino: u64) -> Result<Found> {
 }
 
 /// Writes a changed dinode back to its place.
-pub(crate) fn put(t: &mut Transaction, found: Found) {
+pub(crate) fn put(t: &mut Transaction, found: FoundDinode) {
     match found.entry {
         Some((parent, name)) => t.put(keys::entry(parent, &name), &Entry::Inside(found.dinode)),
-        None => t.put(keys::home(found.dinode.ino), &Home::Here(found.dinode)),
+        None => t.put(keys::inode_location(found.dinode.ino), &InodeLocation::Here(found.dinode)),
     }
 }
 
 /// The dinode of a directory.
 pub(crate) fn directory(t: &mut Transaction, ino: u64) -> Result<Dinode> {
     let found = find(t, ino)?.dinode;
-    if found.kind == Kind::Directory { Ok(found) } else { Err(Error::NotDirectory) }
+    if found.kind == FileKind::Directory { Ok(found) } else { Err(Error::NotDirectory) }
 }
 
 /// The entry of a name.
@@ -51,7 +51,7 @@ impl Entry {
         }
     }
 
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> FileKind {
         match self {
             Self::Inside(dinode) => dinode.kind,
             Self::Elsewhere(_, kind) => *kind,
@@ -65,10 +65,10 @@ impl Meta {
         // If the file is renamed during the search, the next attempt finds it. Only a file that is
         // renamed all the time is not found.
         for _ in 0..100 {
-            let home = self.kv.get(&keys::home(ino))?.ok_or(Error::NotFound)?;
-            match crate::record::decode(&home)? {
-                Home::Here(dinode) => return Ok(dinode),
-                Home::Entry { parent, name } => {
+            let inode_location = self.kv.get(&keys::inode_location(ino))?.ok_or(Error::NotFound)?;
+            match crate::record::decode(&inode_location)? {
+                InodeLocation::Here(dinode) => return Ok(dinode),
+                InodeLocation::Entry { parent, name } => {
                     let entry = self.kv.get(&keys::entry(parent, &name))?;
                     match entry.as_deref().map(crate::record::decode).transpose()? {
                         Some(Entry::Inside(dinode)) if dinode.ino == ino => return Ok(dinode),

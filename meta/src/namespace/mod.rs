@@ -4,21 +4,21 @@
 //! come one at a time; all other operations may run in any number of threads.
 
 mod attributes;
+mod bulk_create;
 mod content;
 mod create;
 mod find;
 mod list;
 mod remove;
 mod rename;
-mod whole;
 
-pub use attributes::{Attributes, Change, FILE_CAPABILITIES, SetTime, unprivileged};
-pub use content::{ContentEdit, MOST_EXTENTS, Resize};
+pub use attributes::{AttributeChange, Attributes, FILE_CAPABILITIES, SetTime, unprivileged};
+pub use bulk_create::{BulkFile, BulkResult};
+pub use content::{ContentEdit, MAX_EXTENTS, Resize};
 pub use create::New;
 pub use list::Listed;
 pub use remove::Removed;
 pub use rename::{Rename, RenameMode};
-pub use whole::{Put, Whole};
 
 /// The longest name, in bytes.
 pub const MAX_NAME: usize = 255;

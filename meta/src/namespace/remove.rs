@@ -1,12 +1,12 @@
 //! Removes names, and files with their last name.
 
-use super::content::{DEAD_ENOUGH, release};
+use super::content::{MAX_REMOVED_EXTENTS, release};
 use super::create::count;
 use super::find::{entry, find};
-use crate::record::{Content, Dinode, Entry, Home, Kind, Time};
+use crate::record::{Content, Dinode, Entry, FileKind, InodeLocation, Time};
 use crate::sets::DeadStripe;
 use crate::transaction::{Transaction, run};
-use crate::{Error, Meta, Once, Result, Seq, keys};
+use crate::{Error, IdempotencyKey, Meta, Result, Seq, keys};
 use serde::{Deserialize, Serialize};
 
 /// The result of removing a name.
@@ -35,14 +35,14 @@ pub(super) fn drop_name(t: &mut Transaction, entry: Entry, keep: bool, now: Time
     dinode.links -= 1;
     dinode.changed = now;
     if dinode.links > 0 {
-        t.put(keys::home(dinode.ino), &Home::Here(dinode));
+        t.put(keys::inode_location(dinode.ino), &InodeLocation::Here(dinode));
         return Ok((false, false));
     }
     // A small file is removed here; a file with many extents, or an open one, first becomes an
     // orphan.
     if keep || dinode.content == Content::Elsewhere {
         t.put(keys::orphan(dinode.ino), &());
-        t.put(keys::home(dinode.ino), &Home::Here(dinode));
+        t.put(keys::inode_location(dinode.ino), &InodeLocation::Here(dinode));
         return Ok((true, true));
     }
     erase(t, &dinode)?;
@@ -54,7 +54,7 @@ fn erase(t: &mut Transaction, dinode: &Dinode) -> Result<()> {
     if let Content::Here(extents) = &dinode.content {
         release(t, extents);
     }
-    t.delete(keys::home(dinode.ino));
+    t.delete(keys::inode_location(dinode.ino));
     for (key, _) in t.scan(&keys::attributes(dinode.ino), usize::MAX)? {
         t.delete(key);
     }
@@ -85,17 +85,17 @@ impl Meta {
         ino: u64,
         keep: bool,
         now: Time,
-        once: Option<&Once>,
+        idempotency_key: Option<&IdempotencyKey>,
     ) -> Result<Removed> {
         let ((last, orphan), committed) = run(&*self.kv, |t| {
             let found = entry(t, parent, name)?.filter(|found| found.ino() == ino).ok_or(Error::NotFound)?;
-            if found.kind() == Kind::Directory {
+            if found.kind() == FileKind::Directory {
                 return Err(Error::IsDirectory);
             }
             count(t, parent, -1, found.kind(), now);
             t.delete(keys::entry(parent, name));
             let gone = drop_name(t, found, keep, now)?;
-            self.note(t, once, &gone)?;
+            self.note(t, idempotency_key, &gone)?;
             Ok(gone)
         })?;
         Ok(Removed { ino, last, orphan, dead: committed.dead, seq: committed.seq })
@@ -122,18 +122,18 @@ impl Meta {
         ino: u64,
         keep: bool,
         now: Time,
-        once: Option<&Once>,
+        idempotency_key: Option<&IdempotencyKey>,
     ) -> Result<Removed> {
         let (orphan, committed) = run(&*self.kv, |t| {
             let found = entry(t, parent, name)?.filter(|found| found.ino() == ino).ok_or(Error::NotFound)?;
-            if found.kind() != Kind::Directory {
+            if found.kind() != FileKind::Directory {
                 return Err(Error::NotDirectory);
             }
             must_be_empty(t, ino)?;
-            count(t, parent, -1, Kind::Directory, now);
+            count(t, parent, -1, FileKind::Directory, now);
             t.delete(keys::entry(parent, name));
             let orphan = drop_directory(t, found, keep)?;
-            self.note(t, once, &(true, orphan))?;
+            self.note(t, idempotency_key, &(true, orphan))?;
             Ok(orphan)
         })?;
         Ok(Removed { ino, last: true, orphan, dead: Vec::new(), seq: committed.seq })
@@ -151,16 +151,16 @@ impl Meta {
                     return Ok(false);
                 }
                 let dinode = find(t, ino)?.dinode;
-                let extents = t.scan(&keys::extents(ino), DEAD_ENOUGH)?;
+                let extents = t.scan(&keys::extents(ino), MAX_REMOVED_EXTENTS)?;
                 for (key, value) in &extents {
                     release(t, &[super::content::decode_extent(key, value)?]);
                     t.delete(key.clone());
                 }
-                if extents.len() == DEAD_ENOUGH {
+                if extents.len() == MAX_REMOVED_EXTENTS {
                     return Ok(true);
                 }
                 t.delete(keys::orphan(ino));
-                if dinode.kind == Kind::Directory {
+                if dinode.kind == FileKind::Directory {
                     t.delete(keys::directory(ino));
                 }
                 erase(t, &dinode)?;
@@ -191,7 +191,7 @@ impl Meta {
                     continue;
                 }
                 t.delete(keys::orphan(ino));
-                if dinode.kind == Kind::Directory {
+                if dinode.kind == FileKind::Directory {
                     t.delete(keys::directory(ino));
                 }
                 erase(t, &dinode)?;
@@ -228,7 +228,7 @@ pub(super) fn drop_directory(t: &mut Transaction, entry: Entry, keep: bool) -> R
     if keep {
         dinode.links = 0;
         t.put(keys::orphan(dinode.ino), &());
-        t.put(keys::home(dinode.ino), &Home::Here(dinode));
+        t.put(keys::inode_location(dinode.ino), &InodeLocation::Here(dinode));
         return Ok(true);
     }
     t.delete(keys::directory(dinode.ino));

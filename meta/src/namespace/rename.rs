@@ -4,9 +4,9 @@ use super::create::count;
 use super::find::{directory, entry};
 use super::remove::{Removed, drop_directory, drop_name, must_be_empty};
 use super::{ROOT, check_name};
-use crate::record::{DirectoryDelta, Entry, Home, Kind, Time};
+use crate::record::{DirectoryDelta, Entry, FileKind, InodeLocation, Time};
 use crate::transaction::{Transaction, run};
-use crate::{Error, Meta, Once, Result, Seq, keys};
+use crate::{Error, IdempotencyKey, Meta, Result, Seq, keys};
 use serde::{Deserialize, Serialize};
 
 /// What to do when a file already has the new name.
@@ -51,12 +51,17 @@ impl Meta {
     ///
     /// # Errors
     /// As `rename`.
-    pub fn rename_once(&self, rename: &Rename, now: Time, once: Option<&Once>) -> Result<(Option<Removed>, Seq)> {
+    pub fn rename_once(
+        &self,
+        rename: &Rename,
+        now: Time,
+        idempotency_key: Option<&IdempotencyKey>,
+    ) -> Result<(Option<Removed>, Seq)> {
         check_name(&rename.from.1)?;
         check_name(&rename.to.1)?;
         let (gone, committed) = run(&*self.kv, |t| {
             let gone = rename_in(t, rename, now)?;
-            self.note(t, once, &gone)?;
+            self.note(t, idempotency_key, &gone)?;
             Ok(gone)
         })?;
         let dead = committed.dead;
@@ -106,7 +111,7 @@ fn rename_in(t: &mut Transaction, rename: &Rename, now: Time) -> Result<Option<(
             if let Some(new) = new {
                 let ino = new.ino();
                 count(t, to.0, -1, new.kind(), now);
-                let (last, orphan) = match (old.kind() == Kind::Directory, new.kind() == Kind::Directory) {
+                let (last, orphan) = match (old.kind() == FileKind::Directory, new.kind() == FileKind::Directory) {
                     (true, false) => return Err(Error::NotDirectory),
                     (false, true) => return Err(Error::IsDirectory),
                     (true, true) => {
@@ -132,11 +137,11 @@ fn settle(t: &mut Transaction, file: Entry, at: (u64, &[u8]), now: Time) -> Resu
     match file {
         Entry::Inside(mut dinode) => {
             dinode.changed = now;
-            if dinode.kind == Kind::Directory {
+            if dinode.kind == FileKind::Directory {
                 let delta = DirectoryDelta { changed: Some(now), ..DirectoryDelta::default() };
                 t.merge(keys::directory(dinode.ino), &delta);
             }
-            t.put(keys::home(dinode.ino), &Home::Entry { parent, name: name.to_vec() });
+            t.put(keys::inode_location(dinode.ino), &InodeLocation::Entry { parent, name: name.to_vec() });
             t.put(keys::entry(parent, name), &Entry::Inside(dinode));
         }
         Entry::Elsewhere(ino, kind) => {
@@ -150,7 +155,7 @@ fn settle(t: &mut Transaction, file: Entry, at: (u64, &[u8]), now: Time) -> Resu
 /// Fails when `target` is `moved` or is inside it. All directories on the way up are guarded, so
 /// that two concurrent renames cannot create a cycle.
 fn must_not_enclose(t: &mut Transaction, moved: &Entry, target: u64) -> Result<()> {
-    if moved.kind() != Kind::Directory {
+    if moved.kind() != FileKind::Directory {
         return Ok(());
     }
     let mut at = target;
@@ -158,9 +163,9 @@ fn must_not_enclose(t: &mut Transaction, moved: &Entry, target: u64) -> Result<(
         if at == moved.ino() {
             return Err(Error::Invalid("a directory cannot be moved into itself".into()));
         }
-        match t.get(&keys::home(at))?.ok_or(Error::NotFound)? {
-            Home::Entry { parent, .. } => at = parent,
-            Home::Here(_) => break,
+        match t.get(&keys::inode_location(at))?.ok_or(Error::NotFound)? {
+            InodeLocation::Entry { parent, .. } => at = parent,
+            InodeLocation::Here(_) => break,
         }
     }
     Ok(())

@@ -18,8 +18,8 @@ pub use takeover::{Entered, Entry, Held, Opening, VERSION};
 
 use crate::record::{decode, decode_answer, encode};
 use crate::{
-    Attributes, Change, ContentEdit, DeadStripe, Error, Listed, Meta, New, Put, Removed, Rename, Result, Seq,
-    SetRecord, Time, Totals, Whole,
+    AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, Listed, Meta, New, Removed,
+    Rename, Result, Seq, SetRecord, Time, Totals,
 };
 use plan::{Extent, TargetId};
 use serde::{Deserialize, Serialize};
@@ -46,7 +46,7 @@ macro_rules! port {
             2 lookup(parent: u64, name: Vec<u8> as &[u8]) -> Attributes;
             3 parent(ino: u64) -> u64;
             4 describe(ino: u64) -> (Attributes, Option<Vec<u8>>);
-            5 set_attributes(ino: u64, change: Change, now: Time) -> (Attributes, Seq);
+            5 set_attributes(ino: u64, change: AttributeChange, now: Time) -> (Attributes, Seq);
             6 read_link(ino: u64) -> Vec<u8>;
             7 attribute(ino: u64, name: Vec<u8> as &[u8]) -> Vec<u8>;
             8 attribute_names(ino: u64) -> Vec<Vec<u8>>;
@@ -70,7 +70,7 @@ macro_rules! port {
             24 totals() -> Totals;
             25 sync(seq: Seq) -> ();
             26 new_inos(count: u32) -> u64;
-            27 put_files(files: Vec<Whole> as &[Whole]) -> Put;
+            27 put_files(files: Vec<BulkFile> as &[BulkFile]) -> BulkResult;
             28 lookups(names: Vec<(u64, Vec<u8>)> as &[(u64, Vec<u8>)]) -> Vec<Option<Attributes>>;
             29 change_contents_durably(
                 edits: Vec<(u64, ContentEdit)> as &[(u64, ContentEdit)]

@@ -4,8 +4,8 @@
 
 use crate::namespace::MAX_SIZE;
 use crate::port::{Entry, FileLock, Held};
-use crate::{Change, ContentEdit, Error, New, Rename, Resize, Result, SetTime, Time, Whole};
-use plan::{Extent, Place, TargetId};
+use crate::{AttributeChange, BulkFile, ContentEdit, Error, New, Rename, Resize, Result, SetTime, Time};
+use plan::{Extent, ExtentPlace, TargetId};
 use std::ops::Range;
 
 /// Arguments of an operation.
@@ -78,7 +78,7 @@ impl Sound for SetTime {
     }
 }
 
-impl Sound for Change {
+impl Sound for AttributeChange {
     fn check(&self) -> Result<()> {
         self.accessed.check()?;
         self.modified.check()?;
@@ -113,11 +113,11 @@ impl Sound for Extent {
             return invalid("an extent without bytes, or behind all that a file can have");
         }
         match &self.place {
-            Place::Bytes(bytes) if bytes.len() as u64 != self.length => {
+            ExtentPlace::Bytes(bytes) if bytes.len() as u64 != self.length => {
                 invalid("an extent of another length than its bytes")
             }
-            Place::Bytes(bytes) if bytes.len() > MAX_INLINE => invalid("bytes that belong in a stripe"),
-            Place::Stripe(span) if u64::from(span.start).saturating_add(self.length) > u64::from(u32::MAX) => {
+            ExtentPlace::Bytes(bytes) if bytes.len() > MAX_INLINE => invalid("bytes that belong in a stripe"),
+            ExtentPlace::Stripe(span) if u64::from(span.start).saturating_add(self.length) > u64::from(u32::MAX) => {
                 invalid("an extent that is longer than a stripe")
             }
             _ => Ok(()),
@@ -153,7 +153,7 @@ impl Sound for ContentEdit {
     }
 }
 
-impl Sound for Whole {
+impl Sound for BulkFile {
     fn check(&self) -> Result<()> {
         [self.accessed, self.modified, self.changed].iter().try_for_each(Sound::check)?;
         extents(&self.extents, &(0..self.size))
@@ -167,7 +167,7 @@ mod tests {
     use plan::Span;
 
     fn zero(offset: u64, length: u64) -> Extent {
-        Extent { offset, length, place: Place::Zero }
+        Extent { offset, length, place: ExtentPlace::Zero }
     }
 
     fn edit(ranges: Vec<(Range<u64>, Vec<Extent>)>) -> ContentEdit {
@@ -175,13 +175,13 @@ mod tests {
     }
 
     fn inline(length: usize) -> Extent {
-        Extent { offset: 0, length: length as u64, place: Place::Bytes(vec![1; length].into()) }
+        Extent { offset: 0, length: length as u64, place: ExtentPlace::Bytes(vec![1; length].into()) }
     }
 
     #[test]
     fn what_an_honest_client_sends_is_sound() {
         inline(MAX_INLINE).check().unwrap();
-        let bytes = Extent { offset: 5, length: 3, place: Place::Bytes(Bytes::from_static(b"abc")) };
+        let bytes = Extent { offset: 5, length: 3, place: ExtentPlace::Bytes(Bytes::from_static(b"abc")) };
         let honest = edit(vec![(0..10, vec![zero(0, 5), bytes, zero(9, 1)]), (10..10, vec![]), (20..u64::MAX, vec![])]);
         honest.check().unwrap();
         ContentEdit { resize: Resize::To(MAX_SIZE), ..honest }.check().unwrap();
@@ -192,9 +192,9 @@ mod tests {
     fn what_only_a_hostile_one_sends_is_not() {
         let stripe = |start, length| {
             let span = Span { set: 1, record: 0, block: 1, start };
-            Extent { offset: 0, length, place: Place::Stripe(span) }
+            Extent { offset: 0, length, place: ExtentPlace::Stripe(span) }
         };
-        let short = Extent { offset: 0, length: 4, place: Place::Bytes(Bytes::from_static(b"abc")) };
+        let short = Extent { offset: 0, length: 4, place: ExtentPlace::Bytes(Bytes::from_static(b"abc")) };
         for bad in [
             zero(0, 0),
             zero(u64::MAX, 1),

@@ -1,7 +1,7 @@
 //! What the tests of the engines share: a target that forgets, fails and lies, and a merge.
 #![allow(dead_code, missing_docs)]
 
-use meta::journal::{Access, Limits, Options, Place};
+use meta::journal::{Access, JournalLimits, MirrorTarget, Options};
 use meta::kv::{Index, KvError, MemoryIndex, RedbIndex};
 use plan::TargetId;
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ pub struct Flaky {
     pub hang: AtomicBool,
     pub syncs: AtomicU64,
     /// This many bytes fit on it, if not zero.
-    pub room: AtomicU64,
+    pub capacity: AtomicU64,
     /// Has the claim.
     pub claims: Memory,
 }
@@ -112,10 +112,10 @@ impl Target for Flaky {
         }
         let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
         let mut files = self.files.lock().unwrap();
-        let (used, room) =
-            (files.values().map(|file| file.now.len()).sum::<usize>(), self.room.load(Ordering::Relaxed));
+        let (used, capacity) =
+            (files.values().map(|file| file.now.len()).sum::<usize>(), self.capacity.load(Ordering::Relaxed));
         let length = files.entry(file).or_default().now.len();
-        if room > 0 && used + (offset as usize + bytes.len()).saturating_sub(length) > room as usize {
+        if capacity > 0 && used + (offset as usize + bytes.len()).saturating_sub(length) > capacity as usize {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let file = files.entry(file).or_default();
@@ -187,20 +187,24 @@ impl Target for Flaky {
 
     fn space(&self) -> io::Result<Space> {
         let used = self.used();
-        match self.room.load(Ordering::Relaxed) {
+        match self.capacity.load(Ordering::Relaxed) {
             0 => Ok(Space { total: 1 << 40, free: 1 << 39, system: std::ptr::from_ref(self) as u64 }),
-            room => Ok(Space { total: room, free: room.saturating_sub(used), system: std::ptr::from_ref(self) as u64 }),
+            capacity => Ok(Space {
+                total: capacity,
+                free: capacity.saturating_sub(used),
+                system: std::ptr::from_ref(self) as u64,
+            }),
         }
     }
 }
 
-pub fn places(targets: &[Arc<Flaky>]) -> Vec<Place> {
+pub fn places(targets: &[Arc<Flaky>]) -> Vec<MirrorTarget> {
     targets.iter().enumerate().map(|(id, target)| (TargetId(id as u16), target.clone() as Arc<dyn Target>)).collect()
 }
 
 /// Small limits, so that everything happens often.
-pub fn small() -> Limits {
-    Limits {
+pub fn small() -> JournalLimits {
+    JournalLimits {
         segment_bytes: 4 << 10,
         group_bytes: 1 << 10,
         pending_bytes: 64 << 10,
@@ -213,12 +217,12 @@ pub fn small() -> Limits {
     }
 }
 
-pub fn options(targets: &[Arc<Flaky>], mirrors: usize, index: Box<dyn Index>, limits: Limits) -> Options {
+pub fn options(targets: &[Arc<Flaky>], mirrors: usize, index: Box<dyn Index>, limits: JournalLimits) -> Options {
     of_places(places(targets), mirrors, index, limits)
 }
 
 /// Options for a volume that has these targets and no others.
-pub fn of_places(targets: Vec<Place>, mirrors: usize, index: Box<dyn Index>, limits: Limits) -> Options {
+pub fn of_places(targets: Vec<MirrorTarget>, mirrors: usize, index: Box<dyn Index>, limits: JournalLimits) -> Options {
     Options {
         volume: VOLUME,
         voters: targets.iter().map(|(id, _)| *id).collect(),

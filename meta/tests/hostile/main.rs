@@ -3,7 +3,7 @@
 
 mod frames;
 
-use meta::journal::{Access, Journaled, Limits, Options};
+use meta::journal::{Access, JournalLimits, Journaled, Options};
 use meta::kv::{Batch, Kv, MemoryIndex, Pair};
 use plan::TargetId;
 use proptest::prelude::*;
@@ -49,7 +49,7 @@ fn open(targets: &[(TargetId, Arc<dyn Target>)], accept_loss: bool) -> Result<Jo
         access: Access::Write,
         index: Box::new(MemoryIndex::default()),
         merge: meta::MERGE,
-        limits: Limits::default(),
+        limits: JournalLimits::default(),
         accept_loss,
     })
 }

@@ -1,7 +1,7 @@
 //! On which targets a chunk set goes: a [`Policy`] says which it would rather have, and what is
 //! here sees to the rules, whatever it says.
 //!
-//! The rules: distinct targets, only such as take data and have room, and no failure domain with
+//! The rules: distinct targets, only such as take data and have space, and no failure domain with
 //! more than m chunks of a set, so that the loss of any one domain loses nothing. Where there are
 //! too few domains for that, the fullest has as few as can be.
 
@@ -12,7 +12,7 @@ pub use policies::{Random, RoundRobin};
 
 use crate::TargetId;
 use crate::domain::Domain;
-use crate::membership::State;
+use crate::membership::TargetState;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt;
@@ -20,7 +20,7 @@ use std::str::FromStr;
 
 /// What placement knows of a target.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Candidate {
+pub struct TargetCandidate {
     /// The target.
     pub id: TargetId,
     /// Bytes that it can still take.
@@ -28,7 +28,7 @@ pub struct Candidate {
     /// What it fails together with; without one it is a domain of its own.
     pub domain: Option<Domain>,
     /// How it is.
-    pub state: State,
+    pub state: TargetState,
     /// How busy it is, if that was measured.
     pub load: Option<Load>,
 }
@@ -48,7 +48,7 @@ pub struct Load {
 #[derive(Debug)]
 pub struct View<'a> {
     /// The targets.
-    pub targets: &'a [Candidate],
+    pub targets: &'a [TargetCandidate],
     /// The domain of each at the level that counts, as a number below the number of domains.
     pub domains: Vec<usize>,
 }
@@ -64,10 +64,10 @@ pub trait Policy: Send + Sync {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PolicyName {
-    /// By chance, those with more room more often.
+    /// By chance, those with more space more often.
     #[default]
     Random,
-    /// One after the other, whatever room they have.
+    /// One after the other, whatever space they have.
     RoundRobin,
 }
 
@@ -120,7 +120,7 @@ pub struct Rules {
     pub spare: usize,
     /// How many names of a domain count.
     pub domain_level: Option<u8>,
-    /// The room that a target must have.
+    /// The space that a target must have.
     pub need: u64,
 }
 
@@ -140,15 +140,15 @@ fn place_of(id: TargetId, domain: Option<&Domain>, level: Option<u8>) -> Place<'
 /// set has elsewhere.
 fn choose(
     policy: &dyn Policy,
-    candidates: &[Candidate],
+    candidates: &[TargetCandidate],
     rules: &Rules,
     set: u64,
     count: usize,
     there: &[(TargetId, Option<Domain>)],
 ) -> Vec<TargetId> {
     let level = rules.domain_level;
-    let takes = |candidate: &&Candidate| candidate.state == State::Up && candidate.free >= rules.need;
-    let targets: Vec<Candidate> = candidates.iter().filter(takes).cloned().collect();
+    let takes = |candidate: &&TargetCandidate| candidate.state == TargetState::Up && candidate.free >= rules.need;
+    let targets: Vec<TargetCandidate> = candidates.iter().filter(takes).cloned().collect();
     let mut numbers = HashMap::new();
     let mut number_of = |place| {
         let next = numbers.len();
@@ -174,12 +174,12 @@ fn choose(
     chosen
 }
 
-/// The lowest limit for the chunks of a domain, from `least` on, with which there is room for
+/// The lowest limit for the chunks of a domain, from `least` on, with which there is space for
 /// `count` more.
 fn least_limit(targets_in: &[usize], taken: &[usize], count: usize, least: usize) -> usize {
     let fits = |limit: usize| -> bool {
-        let room = targets_in.iter().zip(taken).map(|(&targets, &taken)| targets.min(limit.saturating_sub(taken)));
-        room.sum::<usize>() >= count
+        let capacity = targets_in.iter().zip(taken).map(|(&targets, &taken)| targets.min(limit.saturating_sub(taken)));
+        capacity.sum::<usize>() >= count
     };
     // With this one everything that there is can be taken; whether that is enough or not.
     let highest = (count + taken.iter().max().unwrap_or(&0)).max(least);
@@ -193,7 +193,7 @@ fn least_limit(targets_in: &[usize], taken: &[usize], count: usize, least: usize
 
 /// Chooses targets for the positions of chunk set `set`. Fewer than the width of candidates that
 /// take data leave positions without a target (None).
-pub fn place(policy: &dyn Policy, candidates: &[Candidate], rules: &Rules, set: u64) -> Vec<Option<TargetId>> {
+pub fn place(policy: &dyn Policy, candidates: &[TargetCandidate], rules: &Rules, set: u64) -> Vec<Option<TargetId>> {
     let mut chosen: Vec<Option<TargetId>> =
         choose(policy, candidates, rules, set, rules.width, &[]).into_iter().map(Some).collect();
     chosen.resize(rules.width, None);
@@ -208,13 +208,13 @@ pub fn place(policy: &dyn Policy, candidates: &[Candidate], rules: &Rules, set: 
 /// the domains of those counted.
 pub fn place_more(
     policy: &dyn Policy,
-    candidates: &[Candidate],
+    candidates: &[TargetCandidate],
     rules: &Rules,
     set: u64,
     count: usize,
     there: &[(TargetId, Option<Domain>)],
 ) -> Vec<TargetId> {
-    let others: Vec<Candidate> =
+    let others: Vec<TargetCandidate> =
         candidates.iter().filter(|candidate| !there.iter().any(|(id, _)| *id == candidate.id)).cloned().collect();
     choose(policy, &others, rules, set, count, there)
 }

@@ -2,7 +2,7 @@
 
 use super::{Policy, View};
 
-/// By chance: a target's chance is proportional to its room, and one that comes or goes moves only
+/// By chance: a target's chance is proportional to its space, and one that comes or goes moves only
 /// the sets that it should (weighted rendezvous hashing).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Random {

@@ -2,17 +2,17 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-fn candidate(id: u16, free: u64, domain: Option<&str>) -> Candidate {
+fn candidate(id: u16, free: u64, domain: Option<&str>) -> TargetCandidate {
     let domain = domain.map(|domain| domain.parse().unwrap());
-    Candidate { id: TargetId(id), free, domain, state: State::Up, load: None }
+    TargetCandidate { id: TargetId(id), free, domain, state: TargetState::Up, load: None }
 }
 
-fn alone(free: &[u64]) -> Vec<Candidate> {
+fn alone(free: &[u64]) -> Vec<TargetCandidate> {
     free.iter().zip(0..).map(|(&free, id)| candidate(id, free, None)).collect()
 }
 
 /// Domains with `sizes` targets each, numbered across them.
-fn racks(sizes: &[usize]) -> Vec<Candidate> {
+fn racks(sizes: &[usize]) -> Vec<TargetCandidate> {
     let rack = |(rack, &size): (usize, &usize)| (0..size).map(move |_| rack);
     let racks = sizes.iter().enumerate().flat_map(rack);
     racks.zip(0..).map(|(rack, id)| candidate(id, 100, Some(&format!("rack{rack}/host{id}")))).collect()
@@ -25,7 +25,7 @@ fn rules(width: usize, spare: usize, domain_level: Option<u8>) -> Rules {
 const POLICIES: [&dyn Policy; 2] = [&Random { seed: 0 }, &RoundRobin];
 
 /// How many chunks of a set each first name of a domain has.
-fn per_rack(targets: &[Candidate], placed: impl IntoIterator<Item = TargetId>) -> BTreeMap<String, usize> {
+fn per_rack(targets: &[TargetCandidate], placed: impl IntoIterator<Item = TargetId>) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for id in placed {
         let target = targets.iter().find(|target| target.id == id).unwrap();
@@ -35,26 +35,26 @@ fn per_rack(targets: &[Candidate], placed: impl IntoIterator<Item = TargetId>) -
 }
 
 #[test]
-fn sets_go_to_distinct_targets_with_room_that_take_data() {
+fn sets_go_to_distinct_targets_with_space_that_take_data() {
     let mut targets = alone(&[100, 100, 5, 100, 100, 100, 100]);
-    targets[5].state = State::Down;
-    targets[6].state = State::Draining;
+    targets[5].state = TargetState::Down;
+    targets[6].state = TargetState::Draining;
     for (policy, set) in POLICIES.iter().flat_map(|policy| (0..500).map(move |set| (policy, set))) {
         let placed = place(*policy, &targets, &rules(4, 1, None), set);
         let ids: BTreeSet<u16> = placed.iter().flatten().map(|id| id.0).collect();
-        assert_eq!(ids, [0, 1, 3, 4].into(), "one has no room, and two take nothing");
+        assert_eq!(ids, [0, 1, 3, 4].into(), "one has no space, and two take nothing");
     }
 }
 
 #[test]
-fn chance_follows_room_and_parity_goes_round() {
+fn chance_follows_space_and_parity_goes_round() {
     let (mut load, mut parity) = (BTreeMap::new(), BTreeMap::new());
     for set in 0..6000 {
         let placed = place(&Random { seed: 7 }, &alone(&[100, 100, 100, 300]), &rules(2, 1, None), set);
         placed.iter().flatten().for_each(|id| *load.entry(id.0).or_insert(0) += 1);
         *parity.entry(placed[1].unwrap().0).or_insert(0) += 1;
     }
-    // Three times the room, but no target is taken twice for a set: about twice the load.
+    // Three times the space, but no target is taken twice for a set: about twice the load.
     assert!(5 * load[&3] > 9 * load[&0], "{load:?}");
     assert!(parity.values().all(|&count| count > 500), "{parity:?}");
 }
@@ -81,9 +81,9 @@ fn no_domain_has_more_than_it_must() {
     for sizes in (0..5usize.pow(4)).map(|n| [n % 5, n / 5 % 5, n / 25 % 5, n / 125]) {
         let targets = racks(&sizes);
         for (width, spare) in (1..=targets.len().min(8)).flat_map(|width| (0..=3.min(width)).map(move |m| (width, m))) {
-            // The least limit with which there is room for all.
-            let room = |limit: usize| sizes.iter().map(|&size| size.min(limit)).sum::<usize>() >= width;
-            let least = (1..=4).find(|&limit| room(limit)).unwrap();
+            // The least limit with which there is space for all.
+            let capacity = |limit: usize| sizes.iter().map(|&size| size.min(limit)).sum::<usize>() >= width;
+            let least = (1..=4).find(|&limit| capacity(limit)).unwrap();
             for (policy, set) in POLICIES.iter().flat_map(|policy| (0..3).map(move |set| (policy, set))) {
                 let placed = place(*policy, &targets, &rules(width, spare, Some(1)), set);
                 let chosen: BTreeSet<TargetId> = placed.iter().flatten().copied().collect();
@@ -127,7 +127,7 @@ fn too_few_targets_leave_positions_open() {
 
 #[test]
 fn a_level_decides_what_a_domain_is() {
-    let targets: Vec<Candidate> =
+    let targets: Vec<TargetCandidate> =
         (0..8).map(|n| candidate(n, 100, Some(&format!("row{}/host{}", n / 4, n / 2)))).collect();
     let hosts =
         |placed: Vec<Option<TargetId>>| -> BTreeSet<u16> { placed.iter().flatten().map(|id| id.0 / 2).collect() };
@@ -143,7 +143,7 @@ fn a_level_decides_what_a_domain_is() {
 /// ends at once.
 #[test]
 fn ten_thousand_targets_are_no_trouble() {
-    let targets: Vec<Candidate> =
+    let targets: Vec<TargetCandidate> =
         (0..10_000).map(|n| candidate(n, 1000, Some(&format!("rack{}/host{}", n % 250, n % 2500)))).collect();
     for (policy, set) in POLICIES.iter().flat_map(|policy| (0..20).map(move |set| (policy, set))) {
         let placed = place(*policy, &targets, &rules(24, 2, Some(1)), set);
@@ -161,18 +161,18 @@ proptest! {
         targets in proptest::collection::vec((0u64..30, 0usize..6, 0usize..5), 0..40),
         width in 1usize..20, spare in 0usize..5, set in any::<u64>(), seed in any::<u64>(), robin in any::<bool>(),
     ) {
-        let states = [State::Up, State::Up, State::Up, State::Out, State::Draining];
-        let targets: Vec<Candidate> = targets.into_iter().zip(0..).map(|((free, rack, state), id)| {
+        let states = [TargetState::Up, TargetState::Up, TargetState::Up, TargetState::Out, TargetState::Draining];
+        let targets: Vec<TargetCandidate> = targets.into_iter().zip(0..).map(|((free, rack, state), id)| {
             // One rack is none: its targets are on their own.
             let rack = (rack > 0).then(|| format!("rack{rack}"));
-            Candidate { state: states[state], ..candidate(id, free, rack.as_deref()) }
+            TargetCandidate { state: states[state], ..candidate(id, free, rack.as_deref()) }
         }).collect();
         let policy: &dyn Policy = if robin { &RoundRobin } else { &Random { seed } };
         let rules = rules(width, spare, None);
         let placed = place(policy, &targets, &rules, set);
         prop_assert_eq!(&place(policy, &targets, &rules, set), &placed);
         prop_assert_eq!(placed.len(), width);
-        let usable: Vec<&Candidate> = targets.iter().filter(|t| t.state == State::Up && t.free >= 10).collect();
+        let usable: Vec<_> = targets.iter().filter(|t| t.state == TargetState::Up && t.free >= 10).collect();
         let chosen: BTreeSet<TargetId> = placed.iter().flatten().copied().collect();
         prop_assert_eq!(chosen.len(), placed.iter().flatten().count());
         prop_assert_eq!(chosen.len(), width.min(usable.len()));

@@ -7,6 +7,6 @@ mod parts;
 mod queue;
 mod simulate;
 
-pub use parts::{MOST_PARTS, Parts};
-pub use queue::{Limits, Policy, Queue};
+pub use parts::{MAX_PARTS, Parts};
+pub use queue::{Policy, Queue, QueueLimits};
 pub use simulate::{Object, finishes};

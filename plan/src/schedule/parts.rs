@@ -3,14 +3,14 @@
 use std::ops::Range;
 
 /// An object is cut into no more parts.
-pub const MOST_PARTS: u64 = 4096;
+pub const MAX_PARTS: u64 = 4096;
 /// Parts are no shorter, if nobody wants them so: what a part costs beside its bytes must not
 /// count.
-const SHORT: u64 = 64 << 20;
+const MIN_PART_BYTES: u64 = 64 << 20;
 /// Nor longer.
-const LONG: u64 = 1 << 30;
+const MAX_PART_BYTES: u64 = 1 << 30;
 /// The shortest that can be asked for.
-const SHORTEST: u64 = 64 << 10;
+const MIN_REQUESTED_BYTES: u64 = 64 << 10;
 /// With this many parts for each worker, the last ones end at about the same time.
 const PARTS_PER_WORKER: u64 = 4;
 
@@ -27,8 +27,9 @@ impl Parts {
     /// to a power of two) or of a length that suits.
     pub fn new(size: u64, workers: usize, wanted: Option<u64>) -> Self {
         let even = size / (workers.max(1) as u64 * PARTS_PER_WORKER);
-        let wanted = wanted.map_or(even.clamp(SHORT, LONG), |wanted| wanted.max(SHORTEST));
-        let least = size.div_ceil(MOST_PARTS);
+        let wanted =
+            wanted.map_or(even.clamp(MIN_PART_BYTES, MAX_PART_BYTES), |wanted| wanted.max(MIN_REQUESTED_BYTES));
+        let least = size.div_ceil(MAX_PARTS);
         let power = |bytes: u64| bytes.checked_next_power_of_two().unwrap_or(1 << 63);
         Self { size, part_bytes: power(wanted.min(1 << 62)).max(power(least)) }
     }
@@ -68,7 +69,7 @@ mod tests {
         let large = Parts::new(40 << 30, 32, None);
         assert_eq!((large.part_bytes(), large.count()), (512 << 20, 80));
         let huge = Parts::new(1 << 50, 8, None);
-        assert_eq!(u64::from(huge.count()), MOST_PARTS);
+        assert_eq!(u64::from(huge.count()), MAX_PARTS);
         // The study's 40 GB in 40 parts, as near as powers of two are.
         assert_eq!(Parts::new(40 << 30, 32, Some(1 << 30)).count(), 40);
     }
@@ -79,7 +80,7 @@ mod tests {
             size in 0u64..=1 << 55, workers in 1usize..1000, wanted in prop::option::of(1u64..=u64::MAX)
         ) {
             let parts = Parts::new(size, workers, wanted);
-            prop_assert!(parts.part_bytes().is_power_of_two() && u64::from(parts.count()) <= MOST_PARTS);
+            prop_assert!(parts.part_bytes().is_power_of_two() && u64::from(parts.count()) <= MAX_PARTS);
             let count = parts.count();
             let mut at = 0;
             for part in 0..count {

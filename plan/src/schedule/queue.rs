@@ -25,7 +25,7 @@ impl Policy {
 
 /// How much one task has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct QueueLimits {
     /// An object of as many bytes, or more, is a task by itself; tasks of several objects have no
     /// more together.
     pub bytes: u64,
@@ -69,7 +69,7 @@ impl<T> Ord for Large<T> {
 /// Objects that wait for a worker.
 pub struct Queue<T> {
     policy: Policy,
-    limits: Limits,
+    limits: QueueLimits,
     large: BinaryHeap<Large<T>>,
     /// Of each worker that objects are dealt out to; one for all under demand.
     lanes: Vec<VecDeque<(T, u64)>>,
@@ -80,7 +80,7 @@ pub struct Queue<T> {
 
 impl<T> Queue<T> {
     /// An empty queue for `workers` workers, at least one.
-    pub fn new(policy: Policy, limits: Limits, workers: usize) -> Self {
+    pub fn new(policy: Policy, limits: QueueLimits, workers: usize) -> Self {
         let lanes = if policy == Policy::Demand { 1 } else { workers.max(1) };
         Self {
             policy,
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const LIMITS: Limits = Limits { bytes: 100, objects: 4 };
+    const LIMITS: QueueLimits = QueueLimits { bytes: 100, objects: 4 };
 
     #[test]
     fn demand_gives_the_largest_first_and_small_ones_together() {

@@ -1,7 +1,7 @@
 //! What a policy gives when the time of each object is known: for comparing them on more workers
 //! than a machine has.
 
-use super::{Limits, Policy, Queue};
+use super::{Policy, Queue, QueueLimits};
 
 /// An object whose time is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,7 +17,7 @@ pub struct Object {
 pub fn finishes(policy: Policy, objects: &[Object], workers: usize) -> Vec<f64> {
     // Of no bytes, so that each counts as large: the demand policy knows sizes, and that is what it
     // is judged for.
-    let mut queue = Queue::new(policy, Limits { bytes: 0, objects: 1 }, workers);
+    let mut queue = Queue::new(policy, QueueLimits { bytes: 0, objects: 1 }, workers);
     objects.iter().for_each(|object| queue.push(object.seconds, object.bytes));
     let mut done = vec![0.0f64; workers.max(1)];
     let mut idle = vec![false; done.len()];

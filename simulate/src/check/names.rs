@@ -10,7 +10,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 pub type Names = BTreeMap<u8, u64>;
 
 /// How many states are looked at, at most. Beyond that a history counts as right.
-const MOST: usize = 400_000;
+const MAX_STATES: usize = 400_000;
 
 /// Checks every directory.
 pub fn check(history: &All) -> Vec<String> {
@@ -194,7 +194,7 @@ impl Search<'_> {
     }
 
     fn goes_on(&mut self, state: &mut State) -> Verdict {
-        if self.seen.len() >= MOST {
+        if self.seen.len() >= MAX_STATES {
             return Verdict::TooLong;
         }
         if !self.seen.insert(self.key(state)) {

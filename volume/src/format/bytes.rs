@@ -40,12 +40,13 @@ impl<'a> Writer<'a> {
         self.at += value.len();
     }
 
-    /// Text of at most `room` bytes in a field of `room` bytes: the length, the text, then zeroes.
-    pub fn text(&mut self, value: &[u8], room: usize) {
-        assert!(value.len() <= room);
+    /// Text of at most `width` bytes in a field of `width` bytes: the length, the text, then
+    /// zeroes.
+    pub fn text(&mut self, value: &[u8], width: usize) {
+        assert!(value.len() <= width);
         self.u16(value.len() as u16);
         self.bytes(value);
-        self.skip(room - value.len());
+        self.skip(width - value.len());
     }
 
     pub fn skip(&mut self, count: usize) {
@@ -69,11 +70,11 @@ impl<'a> Reader<'a> {
         value
     }
 
-    /// The text in a field of `room` bytes; None if its length exceeds that.
-    pub fn text(&mut self, room: usize) -> Option<&'a [u8]> {
+    /// The text in a field of `width` bytes; None if its length exceeds that.
+    pub fn text(&mut self, width: usize) -> Option<&'a [u8]> {
         let length = usize::from(self.u16());
-        let field = &self.bytes[self.at..self.at + room];
-        self.at += room;
+        let field = &self.bytes[self.at..self.at + width];
+        self.at += width;
         field.get(..length)
     }
 }

@@ -21,7 +21,7 @@ const PAGE: usize = 4096;
 
 const HEADER_MAGIC: [u8; 8] = *b"\x89WFTC\r\n\x1a";
 const RECORD_MAGIC: [u8; 8] = *b"WEFTSTR\n";
-const CODE_ROOM: usize = 100;
+const CODE_BYTES: usize = 100;
 const HEADER_CHECKSUM_AT: usize = CHUNK_HEADER_BYTES - 8;
 const FIXED_BYTES: usize = 80;
 const CHECKSUM_AT: usize = 72;
@@ -68,7 +68,7 @@ impl ChunkHeader {
         to.u16(self.position);
         to.u16(self.shape.0);
         to.u16(self.shape.1);
-        to.text(self.code.as_bytes(), CODE_ROOM);
+        to.text(self.code.as_bytes(), CODE_BYTES);
         to.u32(self.unit);
         to.u32(GRANULE_BYTES as u32);
         to.i64(self.created.seconds);
@@ -106,7 +106,7 @@ impl ChunkHeader {
         }
         let (volume, set) = (VolumeId(from.array()), from.u64());
         let (position, k, m) = (from.u16(), from.u16(), from.u16());
-        let code = from.text(CODE_ROOM).filter(|code| !code.is_empty() && code.iter().all(u8::is_ascii_graphic));
+        let code = from.text(CODE_BYTES).filter(|code| !code.is_empty() && code.iter().all(u8::is_ascii_graphic));
         let code = code.ok_or(FormatError::Field("the code is not 1 to 100 characters of text"))?;
         let unit = from.u32();
         if unit == 0 || unit as usize > MAX_BLOCK_BYTES {

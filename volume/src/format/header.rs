@@ -12,9 +12,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub const HEADER_BYTES: usize = 4096;
 const MAGIC: [u8; 8] = *b"\x89WEFT\r\n\x1a";
 const CHECKSUM_AT: usize = HEADER_BYTES - 8;
-const CODE_ROOM: usize = 100;
+const CODE_BYTES: usize = 100;
 /// The longest name of an object in bytes: the maximum of a directory entry.
-pub(crate) const NAME_ROOM: usize = 255;
+pub(crate) const MAX_NAME_BYTES: usize = 255;
 
 /// The random identity of an object. All its chunks carry it, and no other object has it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -121,7 +121,7 @@ impl Header {
         to.u16(self.position as u16);
         to.u16(layout.k() as u16);
         to.u16(layout.m() as u16);
-        to.text(self.code.as_bytes(), CODE_ROOM);
+        to.text(self.code.as_bytes(), CODE_BYTES);
         to.u32(layout.unit() as u32);
         to.u32(layout.full_block_bytes() as u32);
         to.u32(layout.granule_bytes() as u32);
@@ -132,7 +132,7 @@ impl Header {
             to.i64(time.seconds);
             to.u32(time.nanoseconds);
         }
-        to.text(&self.name, NAME_ROOM);
+        to.text(&self.name, MAX_NAME_BYTES);
         let checksum = crc64(&bytes[..CHECKSUM_AT]);
         bytes[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
         bytes
@@ -168,7 +168,7 @@ impl Header {
         let object = ObjectId(from.array());
         let chunk_set = from.u64();
         let [position, k, m] = [from.u16(), from.u16(), from.u16()].map(usize::from);
-        let code = from.text(CODE_ROOM).filter(|code| !code.is_empty() && code.iter().all(u8::is_ascii_graphic));
+        let code = from.text(CODE_BYTES).filter(|code| !code.is_empty() && code.iter().all(u8::is_ascii_graphic));
         let code = code.ok_or(FormatError::Field("the code is not 1 to 100 characters of text"))?;
         let [unit, block, granule] = [from.u32(), from.u32(), from.u32()].map(|n| n as usize);
         let layout = Layout::new((k, m), unit, block, granule, from.u64())?;
@@ -179,7 +179,7 @@ impl Header {
         let times = [(); 3].map(|()| Timestamp { seconds: from.i64(), nanoseconds: from.u32() });
         allow(times.iter().all(|t| t.nanoseconds < 1_000_000_000), "a time has a billion nanoseconds or more")?;
         let [modified, accessed, created] = times;
-        let name = from.text(NAME_ROOM).filter(|name| valid_name(name));
+        let name = from.text(MAX_NAME_BYTES).filter(|name| valid_name(name));
         let name = name.ok_or(FormatError::Field("the name is not 1 to 255 bytes of a file name"))?.to_vec();
         let code = String::from_utf8_lossy(code).into_owned();
         Ok(Self { compatible, object, chunk_set, position, code, layout, name, mode, modified, accessed, created })
@@ -188,7 +188,10 @@ impl Header {
 
 /// Whether the bytes are a valid object name: one file in a directory, never a path out of it.
 pub(crate) fn valid_name(name: &[u8]) -> bool {
-    (1..=NAME_ROOM).contains(&name.len()) && name != b"." && name != b".." && !name.iter().any(|&b| b == b'/' || b == 0)
+    (1..=MAX_NAME_BYTES).contains(&name.len())
+        && name != b"."
+        && name != b".."
+        && !name.iter().any(|&b| b == b'/' || b == 0)
 }
 
 #[cfg(test)]

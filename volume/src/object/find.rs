@@ -5,9 +5,9 @@
 //! back) the newest with enough fragments is chosen. Everything else of that name is reported as a
 //! problem.
 
-use super::fragment::{Candidate, Fragment};
+use super::fragment::{Fragment, FragmentCandidate};
 use super::problems::{Collector, Problem, ProblemKind};
-use super::search::{self, Found, Unreadable, listed, shown};
+use super::search::{self, FoundFragments, Unreadable, listed, shown};
 use super::survival::readable;
 use crate::format::{FormatError, Header};
 use crate::target::{Directory, stem};
@@ -88,8 +88,13 @@ fn common(header: &Header) -> Header {
     Header { compatible: 0, position: 0, ..header.clone() }
 }
 
-fn choose(name: &[u8], found: Found, directories: Vec<Option<Directory>>, problems: Collector) -> Result<Object> {
-    let Found { candidates, unreadable } = found;
+fn choose(
+    name: &[u8],
+    found: FoundFragments,
+    directories: Vec<Option<Directory>>,
+    problems: Collector,
+) -> Result<Object> {
+    let FoundFragments { candidates, unreadable } = found;
     let stem = stem(name);
     let mut groups: Vec<(Header, BTreeSet<usize>)> = Vec::new();
     // Renaming the first fragment commits an object: from then on its other fragments count
@@ -124,7 +129,7 @@ fn choose(name: &[u8], found: Found, directories: Vec<Option<Directory>>, proble
     };
     let code = code_of(&header, &candidates)?;
     let mut seen: BTreeMap<_, _> = unreadable.iter().map(|&(identity, _)| (identity, None)).collect();
-    let committed = |c: &&Candidate| c.file_name.written_by.is_none() && c.file_name.stem == stem;
+    let committed = |c: &&FragmentCandidate| c.file_name.written_by.is_none() && c.file_name.stem == stem;
     seen.extend(candidates.iter().filter(committed).filter_map(|c| Some((c.identity()?, Some(c.header.clone())))));
     let mut object = Object {
         seen,
@@ -141,16 +146,16 @@ fn choose(name: &[u8], found: Found, directories: Vec<Option<Directory>>, proble
     Ok(object)
 }
 
-fn none_found(name: &[u8], stem: &[u8], candidates: &[Candidate], directories: &[Option<Directory>]) -> Error {
+fn none_found(name: &[u8], stem: &[u8], candidates: &[FragmentCandidate], directories: &[Option<Directory>]) -> Error {
     let damaged =
         candidates.iter().filter(|c| c.header.is_err() && c.file_name.stem == stem && c.file_name.written_by.is_none());
     let name = shown(name);
     match damaged.clone().next() {
-        Some(Candidate { path, header: Err(why), .. }) if why.is_newer() => Error::Corrupt {
+        Some(FragmentCandidate { path, header: Err(why), .. }) if why.is_newer() => Error::Corrupt {
             path: path.clone(),
             what: format!("it was written by a newer weft, and no fragment of {name} can be read by this one: {why}"),
         },
-        Some(Candidate { path, header: Err(why), .. }) => Error::Corrupt {
+        Some(FragmentCandidate { path, header: Err(why), .. }) => Error::Corrupt {
             path: path.clone(),
             what: format!("none of the {} fragments of {name} has a sound header: {why}", damaged.count()),
         },
@@ -158,7 +163,7 @@ fn none_found(name: &[u8], stem: &[u8], candidates: &[Candidate], directories: &
     }
 }
 
-fn code_of(header: &Header, candidates: &[Candidate]) -> Result<Arc<dyn Code>> {
+fn code_of(header: &Header, candidates: &[FragmentCandidate]) -> Result<Arc<dyn Code>> {
     let path = || {
         let of = candidates.iter().find(|c| c.header.as_ref().is_ok_and(|h| h.object == header.object));
         of.map(|c| c.path.clone()).unwrap_or_default()
@@ -174,8 +179,8 @@ fn code_of(header: &Header, candidates: &[Candidate]) -> Result<Arc<dyn Code>> {
 }
 
 /// Puts a file where it belongs in the object, or says why it belongs nowhere.
-fn sort_in(object: &mut Object, candidate: Candidate, stem: &[u8]) {
-    let Candidate { path, file_name, header, file_bytes, .. } = &candidate;
+fn sort_in(object: &mut Object, candidate: FragmentCandidate, stem: &[u8]) {
+    let FragmentCandidate { path, file_name, header, file_bytes, .. } = &candidate;
     let committed = file_name.written_by.is_none();
     let ours = file_name.stem == stem;
     let named = |kind, position: usize, what: String| Problem::new(kind, path.clone(), position, what);
@@ -236,7 +241,7 @@ fn sort_in(object: &mut Object, candidate: Candidate, stem: &[u8]) {
         let what = format!("it is position {position}, as {} is", Shown(&first.path));
         object.problems.add(named(ProblemKind::Duplicate, position, what));
     }
-    let Candidate { path, file, directory, header, .. } = candidate;
+    let FragmentCandidate { path, file, directory, header, .. } = candidate;
     let fragment = Fragment { path, file, position, directory, headed: header.is_ok(), sound, committed };
     // Sound files come first, so that they are read first.
     let at = object.fragments[position].partition_point(|other| other.sound >= sound);

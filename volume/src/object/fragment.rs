@@ -85,7 +85,7 @@ const MAX_RECORDS: u64 = 100_000;
 
 /// A file that may be a fragment, as far as its header tells.
 #[derive(Debug)]
-pub(super) struct Candidate {
+pub(super) struct FragmentCandidate {
     pub path: PathBuf,
     pub file: File,
     pub directory: usize,
@@ -94,7 +94,7 @@ pub(super) struct Candidate {
     pub header: std::result::Result<Header, FormatError>,
 }
 
-impl Candidate {
+impl FragmentCandidate {
     /// Opens the file and reads its header.
     pub fn open(path: PathBuf, directory: usize, file_name: FileName) -> Result<Self> {
         let failed = |error| Error::io("read", &path)(error);

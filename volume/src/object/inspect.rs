@@ -1,6 +1,6 @@
 //! What one file says about itself, even if it is damaged, and without the others of its object.
 
-use super::fragment::{Candidate, Fragment};
+use super::fragment::{Fragment, FragmentCandidate};
 use super::problems::{Problem, ProblemKind};
 use super::rows::zeroed;
 use crate::format::{FormatError, Header};
@@ -27,7 +27,8 @@ pub struct Inspection {
 /// When the file cannot be read, or it was cancelled.
 pub fn inspect(path: &Path, control: &Control) -> Result<Inspection> {
     let none = FileName { stem: Vec::new(), position: 0, written_by: None };
-    let Candidate { path, file, file_bytes, header, .. } = Candidate::open(path.to_path_buf(), 0, none)?;
+    let FragmentCandidate { path, file, file_bytes, header, .. } =
+        FragmentCandidate::open(path.to_path_buf(), 0, none)?;
     let mut found = Inspection { header, file_bytes, sound_blocks: 0, problems: Vec::new() };
     let Ok(header) = &found.header else { return Ok(found) };
     let layout = &header.layout;

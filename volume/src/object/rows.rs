@@ -32,7 +32,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// `rows` rows with room for `max_bytes` each. Untouched rows cost no memory.
+    /// `rows` rows with space for `max_bytes` each. Untouched rows cost no memory.
     ///
     /// # Errors
     /// When there is not so much memory.
@@ -57,7 +57,7 @@ impl Rows {
 
     /// The first `length` bytes of every row.
     pub fn all_mut(&mut self, length: usize) -> Vec<&mut [u8]> {
-        // What is left of the room for the alignment may be as long as a short row.
+        // What is left of the space for the alignment may be as long as a short row.
         let rows = self.bytes[self.start..].chunks_exact_mut(self.stride).take(self.rows);
         rows.map(|row| &mut row[..length]).collect()
     }

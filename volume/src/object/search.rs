@@ -1,7 +1,7 @@
 //! Looks through directories for the files that may be fragments of an object, and holds only those
 //! open: there may be very many others.
 
-use super::fragment::{Candidate, read_header};
+use super::fragment::{FragmentCandidate, read_header};
 use super::problems::{Collector, Problem, ProblemKind};
 use crate::target::{Directory, FileName, open_regular, stem};
 use crate::{Error, Result, Shown};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// A reader may meet a writer that renames what it has just listed. Then it looks again, at most
 /// this many times in all.
-const MAX_LOOKS: usize = 3;
+const MAX_SEARCHES: usize = 3;
 
 /// A file by its name alone.
 struct Entry {
@@ -76,8 +76,8 @@ fn list(directories: &[Option<Directory>], problems: &Collector) -> Vec<Entry> {
 pub(super) type Unreadable = ((u64, u64), usize);
 
 /// What `candidates` finds.
-pub(super) struct Found {
-    pub candidates: Vec<Candidate>,
+pub(super) struct FoundFragments {
+    pub candidates: Vec<FragmentCandidate>,
     /// Committed files of this name that cannot be read.
     pub unreadable: Vec<Unreadable>,
 }
@@ -87,7 +87,11 @@ pub(super) struct Found {
 ///
 /// # Errors
 /// When too many files are open: what is there cannot be told then.
-pub(super) fn candidates(name: &[u8], directories: &[Option<Directory>], problems: &Collector) -> Result<Found> {
+pub(super) fn candidates(
+    name: &[u8],
+    directories: &[Option<Directory>],
+    problems: &Collector,
+) -> Result<FoundFragments> {
     let stem = stem(name);
     for look in 1.. {
         let entries = list(directories, problems);
@@ -96,9 +100,11 @@ pub(super) fn candidates(name: &[u8], directories: &[Option<Directory>], problem
         let mut vanished = false;
         for Entry { path, directory, file_name } in named {
             let (position, committed) = (file_name.position, file_name.written_by.is_none());
-            match Candidate::open(path.clone(), directory, file_name) {
+            match FragmentCandidate::open(path.clone(), directory, file_name) {
                 Ok(candidate) => found.push(candidate),
-                Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound && look < MAX_LOOKS => {
+                Err(Error::Io { source, .. })
+                    if source.kind() == std::io::ErrorKind::NotFound && look < MAX_SEARCHES =>
+                {
                     vanished = true;
                 }
                 Err(error) if error.is_of_open_files() => return Err(error),
@@ -114,17 +120,18 @@ pub(super) fn candidates(name: &[u8], directories: &[Option<Directory>], problem
             continue;
         }
         if !whole(name, &found) {
-            let renamed = others.into_iter().filter_map(|e| Candidate::open(e.path, e.directory, e.file_name).ok());
+            let renamed =
+                others.into_iter().filter_map(|e| FragmentCandidate::open(e.path, e.directory, e.file_name).ok());
             found.extend(renamed.filter(|c| c.header.as_ref().is_ok_and(|header| header.name == name)));
             found.sort_by_key(|candidate| candidate.directory);
         }
-        return Ok(Found { candidates: found, unreadable });
+        return Ok(FoundFragments { candidates: found, unreadable });
     }
     unreachable!("the last look takes what there is")
 }
 
 /// Whether all chunks of one object are among the files, each under its own name.
-fn whole(name: &[u8], found: &[Candidate]) -> bool {
+fn whole(name: &[u8], found: &[FragmentCandidate]) -> bool {
     let mut positions: BTreeMap<_, BTreeSet<usize>> = BTreeMap::new();
     for candidate in found.iter().filter(|c| c.file_name.written_by.is_none()) {
         if let Ok(header) = &candidate.header

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 /// How much longer than their data the blocks of a stripe may be, in bytes: the manifest and
 /// rounding.
-const SLACK: usize = 64 << 10;
+const MAX_EXTRA_BYTES: usize = 64 << 10;
 
 /// The buffer of a stripe: the user data first, then the blocks computed from it.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl BufferPool {
     pub fn new(code: &dyn Code, stripe: usize, keep: usize) -> Self {
         let block = geometry(code).block_bytes(stripe);
         let (data, coded) = (block * code.shape().k, block * code.coded().len());
-        Self { free: Mutex::default(), capacity: stripe, data: data + SLACK, coded, keep }
+        Self { free: Mutex::default(), capacity: stripe, data: data + MAX_EXTRA_BYTES, coded, keep }
     }
 
     /// The user data and manifest that a buffer can hold, in bytes.

@@ -7,17 +7,17 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The limit for all headers together, in bytes.
-const BYTES: usize = 16 << 20;
-const SHARDS: usize = 16;
+const CACHE_BYTES: usize = 16 << 20;
+const CACHE_SHARDS: usize = 16;
 /// The memory of a header besides its checksums, in bytes.
-const OVERHEAD: usize = 160;
+const ENTRY_OVERHEAD_BYTES: usize = 160;
 
 /// Volume, chunk set, record and position.
 pub(crate) type Key = (VolumeId, u64, u32, u16);
 
 /// The most recently used headers.
 #[derive(Debug, Default)]
-pub(crate) struct Headers([Mutex<Shard>; SHARDS]);
+pub(crate) struct Headers([Mutex<Shard>; CACHE_SHARDS]);
 
 /// Two generations. When the young one fills half of the space, it becomes the old one, and the
 /// previous old one is dropped. A header that is used moves from the old generation to the young
@@ -31,9 +31,9 @@ struct Shard {
 
 impl Shard {
     fn put(&mut self, key: Key, header: Arc<StripeHeader>) {
-        self.young_bytes += OVERHEAD + header.checksums.len() * 8;
+        self.young_bytes += ENTRY_OVERHEAD_BYTES + header.checksums.len() * 8;
         self.young.insert(key, header);
-        if self.young_bytes > BYTES / SHARDS / 2 {
+        if self.young_bytes > CACHE_BYTES / CACHE_SHARDS / 2 {
             self.old = std::mem::take(&mut self.young);
             self.young_bytes = 0;
         }
@@ -42,7 +42,7 @@ impl Shard {
 
 impl Headers {
     fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
-        let number = (key.1 as usize ^ (key.2 as usize / 64) ^ usize::from(key.3)) % SHARDS;
+        let number = (key.1 as usize ^ (key.2 as usize / 64) ^ usize::from(key.3)) % CACHE_SHARDS;
         lock(&self.0[number])
     }
 

@@ -5,7 +5,7 @@
 //! stripe may be coded twice without harm: by the Master and then by a client that received no
 //! answer, or by a Master that stopped halfway. Both write the same bytes to the same place.
 
-use super::{BufferPool, LONGEST_CHUNK, RebuildOrder, RebuildReport, SetLayout, SetWriter, can_begin, geometry};
+use super::{BufferPool, MAX_CHUNK_BYTES, RebuildOrder, RebuildReport, SetLayout, SetWriter, can_begin, geometry};
 use crate::format::Timestamp;
 use crate::steps::Cost;
 use crate::targets::Targets;
@@ -58,7 +58,7 @@ pub enum NoMaster {
 /// rebuilds lost blocks.
 pub trait Master: Send + Sync {
     /// Lets the Master code a stripe and write its blocks. `addresses` holds the addresses of the
-    /// positions to write. If it does not answer within `patience`, it counts as silent.
+    /// positions to write. If it does not answer within `timeout`, it counts as silent.
     ///
     /// # Errors
     /// If the Master did not do it.
@@ -66,7 +66,7 @@ pub trait Master: Send + Sync {
         &self,
         order: &Order<'_>,
         addresses: &[Option<String>],
-        patience: Duration,
+        timeout: Duration,
     ) -> std::result::Result<Distributed, NoMaster>;
 
     /// Lets the Master rebuild blocks of stripes from those at the addresses `sources` (by
@@ -107,7 +107,7 @@ impl Order<'_> {
             return bad("its data changed on the way".into());
         }
         let (layout, spare) = (self.layout.clone(), self.spare.min(code.shape().m));
-        let writer = SetWriter::resume(targets.clone(), pool.clone(), layout, LONGEST_CHUNK, spare, self.record)
+        let writer = SetWriter::resume(targets.clone(), pool.clone(), layout, MAX_CHUNK_BYTES, spare, self.record)
             .created(self.created);
         let (data, manifest) = self.data.split_at(length - self.manifest_bytes);
         let mut buffer = pool.take();

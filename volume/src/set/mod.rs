@@ -56,11 +56,11 @@ impl SetLayout {
 }
 
 /// The maximum length of a chunk, in bytes.
-const LONGEST_CHUNK: u32 = 1 << 30;
+const MAX_CHUNK_BYTES: u32 = 1 << 30;
 
 /// Whether a record whose block has `block` bytes can begin at `record`.
 fn can_begin(record: u32, block: usize) -> bool {
-    let (begin, longest) = (record as usize, LONGEST_CHUNK as usize);
+    let (begin, longest) = (record as usize, MAX_CHUNK_BYTES as usize);
     let fits = || block <= longest && begin + StripeHeader::record_bytes(block) <= longest;
     begin >= CHUNK_HEADER_BYTES && begin.is_multiple_of(StripeHeader::alignment(block)) && fits()
 }

@@ -20,13 +20,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// If at most this many bytes lie between a record header and the granules, one read covers both.
-const ADJACENT: usize = 32 << 10;
+const MAX_GAP_BYTES: usize = 32 << 10;
 /// How often to retry a read with too many late blocks before it waits for them.
-const RETRIES: usize = 2;
+const MAX_RETRIES: usize = 2;
 /// No retry begins after this time: a read that took so long waits for all late blocks.
 const RETRIES_WITHIN: Duration = Duration::from_secs(2);
 /// How long a retry waits at most for one of the late targets to answer.
-const MOMENT: Duration = Duration::from_millis(300);
+const RETRY_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// What a read found on its way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Granules {
 type Bad = BTreeMap<usize, BlockState>;
 
 /// Blocks by position, or why a block is unusable.
-pub(super) type Found = BTreeMap<usize, std::result::Result<Granules, BlockState>>;
+pub(super) type FoundBlocks = BTreeMap<usize, std::result::Result<Granules, BlockState>>;
 
 /// A stripe of a set.
 #[derive(Clone, Copy)]
@@ -96,12 +96,12 @@ impl Ask {
 
     /// Reads on the caller's thread if the target can give up by itself. After a failure, the
     /// target's threads read.
-    fn answer_here(&self, target: &dyn Target, patience: Duration) -> Option<Raw> {
+    fn answer_here(&self, target: &dyn Target, timeout: Duration) -> Option<Raw> {
         let unable = || Err(io::ErrorKind::Unsupported.into());
         let read =
-            |offset, into: &mut [u8]| target.read_within(self.file, offset, into, patience).unwrap_or_else(unable);
+            |offset, into: &mut [u8]| target.read_within(self.file, offset, into, timeout).unwrap_or_else(unable);
         match self.apart() {
-            Some(both) => target.read_both(self.file, both, Some(patience)).map(Raw::from).ok(),
+            Some(both) => target.read_both(self.file, both, Some(timeout)).map(Raw::from).ok(),
             None => self.read_by(read).ok(),
         }
     }
@@ -111,7 +111,7 @@ impl Ask {
     fn apart(&self) -> Option<[Range<u64>; 2]> {
         let begin = self.record + self.header_bytes as u64;
         let granules = begin + self.range.start as u64..begin + self.range.end as u64;
-        (!self.known && self.range.start > ADJACENT).then_some([self.record..begin, granules])
+        (!self.known && self.range.start > MAX_GAP_BYTES).then_some([self.record..begin, granules])
     }
 
     /// Reads header and granules in one read, or only the granules if the header is cached.
@@ -195,14 +195,14 @@ impl<'a> StripeAt<'a> {
     }
 
     /// Reads the same whole granules of several blocks at the same time.
-    pub fn granules(&self, positions: &[usize], at: &Range<usize>) -> Found {
+    pub fn granules(&self, positions: &[usize], at: &Range<usize>) -> FoundBlocks {
         let wanted: Vec<(usize, Range<usize>)> = positions.iter().map(|&position| (position, at.clone())).collect();
         self.several(wanted)
     }
 
     /// Reads whole granules of several blocks at the same time.
-    fn several(&self, wanted: Vec<(usize, Range<usize>)>) -> Found {
-        let mut found = Found::new();
+    fn several(&self, wanted: Vec<(usize, Range<usize>)>) -> FoundBlocks {
+        let mut found = FoundBlocks::new();
         let mut asked = Vec::new();
         for (position, at) in wanted {
             let mut bytes = vec![0; at.len()];
@@ -234,7 +234,7 @@ impl<'a> StripeAt<'a> {
         &self,
         asked: Vec<(usize, Range<usize>)>,
         remembered: bool,
-        found: &mut Found,
+        found: &mut FoundBlocks,
     ) -> Vec<(usize, Range<usize>)> {
         let mut doubted = Vec::new();
         let mut sent = BTreeMap::new();
@@ -305,7 +305,7 @@ impl<'a> StripeAt<'a> {
 
     /// Turns blocks that belong to another stripe than the majority into erasures: a failed write
     /// may have left an older record, which is sound by itself.
-    pub fn outvote(&self, found: &mut Found) {
+    pub fn outvote(&self, found: &mut FoundBlocks) {
         let mut votes: BTreeMap<(u64, u32, u32), usize> = BTreeMap::new();
         for granules in found.values().flatten() {
             *votes.entry(granules.stripe()).or_default() += 1;
@@ -424,7 +424,7 @@ impl<'a> StripeAt<'a> {
         }
         let range = self.widen(&range);
         let wanted: Vec<usize> = parts.iter().map(|part| part.block).collect();
-        let mut found = Found::new();
+        let mut found = FoundBlocks::new();
         loop {
             // With a systematic code, the wanted blocks are never sources, sound or not.
             let is_wanted = |position: &usize| code.systematic() && wanted.contains(position);
@@ -470,10 +470,10 @@ fn one_answers(targets: &Targets, layout: &SetLayout, bad: &Bad) -> bool {
         if late(bad).filter_map(|position| layout.places[position]).any(|id| !targets.is_slow(id)) {
             return true;
         }
-        if begun.elapsed() >= MOMENT {
+        if begun.elapsed() >= RETRY_TIMEOUT {
             return false;
         }
-        std::thread::sleep(MOMENT / 60);
+        std::thread::sleep(RETRY_TIMEOUT / 60);
     }
 }
 
@@ -510,7 +510,7 @@ pub fn read(targets: &Targets, layout: &SetLayout, span: Span, out: &mut [u8]) -
     let too_late = |done: &Result<()>, bad: &Bad| done.is_err() && late(bad).next().is_some();
     // Too few other blocks are left. Some targets may have been late only for a moment; the read
     // may then do without the really slow ones.
-    for _ in 0..RETRIES {
+    for _ in 0..MAX_RETRIES {
         if begun.elapsed() < RETRIES_WITHIN && too_late(&done, &bad) && one_answers(targets, layout, &bad) {
             bad.clear();
             done = attempt(true, &mut bad);
@@ -548,8 +548,8 @@ pub fn read_manifest(targets: &Targets, layout: &SetLayout, record: u32, block: 
         stripe.too_degraded(ec::Unrecoverable { blocks: Vec::new(), have: 0, need: layout.code.shape().k })
     })?;
     let span = Span { set: layout.set, record, block, start: header.data_bytes };
-    let room = (block as usize * layout.code.shape().k).saturating_sub(header.data_bytes as usize);
-    let mut manifest = vec![0; (header.manifest_bytes as usize).min(room)];
+    let limit = (block as usize * layout.code.shape().k).saturating_sub(header.data_bytes as usize);
+    let mut manifest = vec![0; (header.manifest_bytes as usize).min(limit)];
     read(targets, layout, span, &mut manifest)?;
     Ok(manifest)
 }

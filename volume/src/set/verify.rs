@@ -116,8 +116,8 @@ pub struct Scanned {
 /// If the chunk cannot be read.
 pub fn scan(target: &dyn Target, file: TargetFile) -> io::Result<Scanned> {
     /// Bytes scanned at a time, and how far a record header may extend beyond them.
-    const WINDOW: usize = 1 << 20;
-    const OVERLAP: usize = 256 << 10;
+    const WINDOW_BYTES: usize = 1 << 20;
+    const OVERLAP_BYTES: usize = 256 << 10;
     let mut first = vec![0; CHUNK_HEADER_BYTES];
     let length = target.read(file, 0, &mut first)?;
     let header = ChunkHeader::decode(&first[..length]).ok();
@@ -132,14 +132,14 @@ pub fn scan(target: &dyn Target, file: TargetFile) -> io::Result<Scanned> {
             && header.as_ref().is_none_or(|header| header.volume == found.volume)
     };
     let (mut records, mut at) = (Vec::new(), CHUNK_HEADER_BYTES as u64);
-    let mut window = vec![0; WINDOW + OVERLAP];
+    let mut window = vec![0; WINDOW_BYTES + OVERLAP_BYTES];
     loop {
         let length = target.read(file, at, &mut window)?;
         if length == 0 {
             return Ok(Scanned { header, records });
         }
         let begin = at;
-        let last = length.min(WINDOW) as u64;
+        let last = length.min(WINDOW_BYTES) as u64;
         while at < begin + last {
             let rest = &window[(at - begin) as usize..length];
             at += match StripeHeader::decode(rest) {

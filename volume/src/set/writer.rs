@@ -7,7 +7,7 @@ use super::pages::Pages;
 use super::{SetLayout, geometry};
 use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, GRANULE_BYTES, RECORD_ALIGNMENT, StripeHeader, Timestamp};
 use crate::lock;
-use crate::steps::{Cost, Step};
+use crate::steps::{Cost, WriteStep};
 use crate::target::{Target, TargetFile};
 use crate::targets::{Batch, Targets};
 use crate::{Error, Result};
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 /// blocks go to all targets at the same time.
 const SMALL_BLOCK: usize = 16 << 10;
 /// A Master that was silent for longer than this does not get its own block, either.
-const HANGS: Duration = Duration::from_secs(1);
+const HANGING_AFTER: Duration = Duration::from_secs(1);
 /// How long to wait for a Master: the lower limit while Masters are quick, the upper one while all
 /// are slow. Both exceed the time that a Master waits for a late store.
 const MASTER_IS_LATE: RangeInclusive<Duration> = Duration::from_secs(3)..=Duration::from_secs(10);
@@ -255,7 +255,7 @@ impl SetWriter {
         }
         if by == Coder::Master {
             // The wait for a Master that did nothing is not coding time.
-            self.targets.steps().extend(Step::Transfer, begun.elapsed());
+            self.targets.steps().extend(WriteStep::Transfer, begun.elapsed());
             begun = Instant::now();
         }
         buffer.data[total..block * code.shape().k].fill(0);
@@ -354,7 +354,7 @@ impl SetWriter {
         self.targets.master_timeout.record(took);
         let mut done = match answer {
             Ok(done) => done,
-            Err(NoMaster::Silent(why)) if took > HANGS => {
+            Err(NoMaster::Silent(why)) if took > HANGING_AFTER => {
                 self.targets.failed(willing[position]?, &why);
                 self.failed().insert(position);
                 return None;
@@ -378,7 +378,7 @@ impl SetWriter {
             }
         }
         self.targets.steps().add_stripe(&done.cost);
-        self.targets.steps().add(Step::Transfer, took.saturating_sub(done.cost.total()));
+        self.targets.steps().add(WriteStep::Transfer, took.saturating_sub(done.cost.total()));
         Some((outcomes, done.cost))
     }
 
@@ -491,8 +491,8 @@ impl SetWriter {
         let took = begun.elapsed();
         let slave = done.iter().filter_map(|(_, _, result)| result.as_ref().ok()).max().copied().unwrap_or_default();
         let Cost { distribution, slave, .. } = Cost::of(took, Duration::ZERO, took, slave);
-        self.targets.steps().add(Step::Distribution, distribution);
-        self.targets.steps().add(Step::Slave, slave);
+        self.targets.steps().add(WriteStep::Distribution, distribution);
+        self.targets.steps().add(WriteStep::Slave, slave);
         missing.extend(done.iter().filter(|(_, _, result)| result.is_err()).map(|(position, ..)| *position));
         let have = self.layout.blocks() - missing.len();
         self.failed().extend(&missing);

@@ -147,14 +147,14 @@ impl From<Refusal> for Error {
 
 /// The changes of a target that need a claim: those of what belongs to the volume as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum ClaimedChange {
     /// Writing, syncing, reserving or trimming.
     Write,
     /// Renaming, removing or punching.
     Remove,
 }
 
-impl Change {
+impl ClaimedChange {
     /// Whether this change of a file needs the claim. Clients append to chunks with a permission of
     /// their own, and an unfinished rebuild has no owner yet.
     pub fn needs_claim(self, file: TargetFile) -> bool {

@@ -16,8 +16,8 @@ use std::time::Duration;
 pub(super) const NAME: &str = "weft.claim";
 
 /// How often and how long to wait for a lock: another process may be looking whether it is free.
-const TRIES: usize = 10;
-const INTERVAL: Duration = Duration::from_millis(2);
+const MAX_LOCK_TRIES: usize = 10;
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The claim of one opening of a directory.
 #[derive(Debug, Default)]
@@ -241,10 +241,10 @@ impl ClaimFile {
 
 /// Takes the lock of the claim.
 fn take_lock(file: &File) -> Result<Lock> {
-    for _ in 0..TRIES {
+    for _ in 0..MAX_LOCK_TRIES {
         match flock(file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(Lock::Ours),
-            Err(Errno::WOULDBLOCK | Errno::INTR) => std::thread::sleep(INTERVAL),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => std::thread::sleep(LOCK_RETRY_INTERVAL),
             Err(_) => return Ok(Lock::Unknown),
         }
     }

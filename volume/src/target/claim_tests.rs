@@ -125,7 +125,7 @@ fn a_crash_loses_no_claim() {
     }
 }
 
-/// The end of the process is the end of its lease; a new process needs no patience.
+/// The end of the process is the end of its lease; a new process does not wait.
 #[test]
 fn a_directory_is_free_when_its_holder_is_gone() {
     let place = Place::new();

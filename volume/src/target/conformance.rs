@@ -49,7 +49,7 @@ pub fn conformance(target: &dyn Target) {
     target.prefetch(file, 0..5000);
     target.sync(file).expect("sync");
     target.sync(file).expect("sync again");
-    room(target, file);
+    reserved_space(target, file);
     names(target, file);
     let all: Vec<_> = target.list().expect("list").into_iter().map(|(file, _)| file).collect();
     all.into_iter().for_each(|file| target.remove(file).expect("remove"));
@@ -76,12 +76,12 @@ fn missing_files(target: &dyn Target, file: TargetFile) {
     assert_eq!(target.list().expect("list"), [], "nothing of that made a file");
 }
 
-fn room(target: &dyn Target, file: TargetFile) {
+fn reserved_space(target: &dyn Target, file: TargetFile) {
     let space = target.space().expect("space");
     assert!(space.free <= space.total && space.total > 0);
     let before = content(target, file);
     target.reserve(file, 1 << 16).expect("reserve");
-    assert_eq!(content(target, file), before, "room set aside is not length");
+    assert_eq!(content(target, file), before, "space set aside is not length");
     target.punch(file, 4096..5000).expect("punch");
     let after = content(target, file);
     assert_eq!((after.len(), &after[..4096], &after[5000..]), (before.len(), &before[..4096], &before[5000..]));

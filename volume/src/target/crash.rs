@@ -1,6 +1,6 @@
 //! A target that loses unsynced data in a crash, for tests.
 
-use super::{Change, ClaimRequest, ClaimState, Epoch, Space, Target, TargetFile};
+use super::{ClaimRequest, ClaimState, ClaimedChange, Epoch, Space, Target, TargetFile};
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -95,7 +95,7 @@ impl Crash {
     }
 
     /// Fails if a change needs a claim that this target does not have.
-    fn allow(&self, change: Change, file: TargetFile) -> io::Result<()> {
+    fn allow(&self, change: ClaimedChange, file: TargetFile) -> io::Result<()> {
         if change.needs_claim(file) {
             let own = *self.own.lock().unwrap_or_else(PoisonError::into_inner);
             self.inner.claim(&ClaimRequest::Read)?.check(own)?;
@@ -128,7 +128,7 @@ impl Crash {
 
 impl Target for Crash {
     fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        self.allow(Change::Write, file)?;
+        self.allow(ClaimedChange::Write, file)?;
         let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
         parts.iter().for_each(|part| bytes.extend_from_slice(part));
         self.waiting().writes.entry(file).or_default().push((offset, bytes));
@@ -144,9 +144,9 @@ impl Target for Crash {
         };
         // The gap between the old end and a later write reads as zeroes.
         into[length..].fill(0);
-        let room = offset + into.len() as u64;
+        let read_end = offset + into.len() as u64;
         for (at, bytes) in writes.into_iter().flatten() {
-            let (begin, end) = ((*at).max(offset), (at + bytes.len() as u64).min(room));
+            let (begin, end) = ((*at).max(offset), (at + bytes.len() as u64).min(read_end));
             if at + bytes.len() as u64 > offset {
                 length = length.max((end - offset) as usize);
             }
@@ -175,7 +175,7 @@ impl Target for Crash {
     }
 
     fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
-        self.allow(Change::Remove, file)?;
+        self.allow(ClaimedChange::Remove, file)?;
         let mut waiting = self.waiting();
         self.touch(&mut waiting, file, false)?;
         let end = self.list_length(&waiting, file)?.min(range.end);
@@ -187,7 +187,7 @@ impl Target for Crash {
     }
 
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
-        self.allow(Change::Remove, to)?;
+        self.allow(ClaimedChange::Remove, to)?;
         let mut waiting = self.waiting();
         self.touch(&mut waiting, from, false)?;
         // The rename is durable on return; unsynced data of the file is not.
@@ -199,7 +199,7 @@ impl Target for Crash {
     }
 
     fn remove(&self, file: TargetFile) -> io::Result<()> {
-        self.allow(Change::Remove, file)?;
+        self.allow(ClaimedChange::Remove, file)?;
         let mut waiting = self.waiting();
         waiting.writes.remove(&file);
         if let Some(bytes) = self.durable(file)? {

@@ -3,7 +3,7 @@
 //! Every access goes through a handle on the directory. So a directory that was removed or replaced
 //! is detected and never filled by mistake.
 
-use super::claim::{Change, ClaimRequest, ClaimState, Clock};
+use super::claim::{ClaimRequest, ClaimState, ClaimedChange, Clock};
 use super::claim_file::{self, ClaimFile};
 use super::directory::{LOST_AND_FOUND, make_private};
 use super::{Presence, Space, Target, TargetFile};
@@ -181,7 +181,7 @@ impl Disk {
     }
 
     /// Fails if another opening of the volume has the target and the change needs the claim.
-    fn allow(&self, change: Change, file: TargetFile) -> io::Result<()> {
+    fn allow(&self, change: ClaimedChange, file: TargetFile) -> io::Result<()> {
         if change.needs_claim(file) { self.claims().check(&self.directory) } else { Ok(()) }
     }
 
@@ -283,7 +283,7 @@ impl Disk {
 
 impl Target for Disk {
     fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        self.allow(Change::Write, file)?;
+        self.allow(ClaimedChange::Write, file)?;
         let open = self.file(file, true)?;
         let parts: Vec<&[u8]> = parts.iter().map(|part| &**part).filter(|part| !part.is_empty()).collect();
         if let (0, TargetFile::Chunk { .. } | TargetFile::NewChunk { .. }, Some(first)) = (offset, file, parts.first())
@@ -325,7 +325,7 @@ impl Target for Disk {
     }
 
     fn sync(&self, file: TargetFile) -> io::Result<()> {
-        self.allow(Change::Write, file)?;
+        self.allow(ClaimedChange::Write, file)?;
         let open = self.file(file, false)?;
         if open.poisoned.load(Ordering::Relaxed) {
             return Err(io::Error::other("an earlier sync of this file failed"));
@@ -352,7 +352,7 @@ impl Target for Disk {
     }
 
     fn reserve(&self, file: TargetFile, bytes: u64) -> io::Result<()> {
-        self.allow(Change::Write, file)?;
+        self.allow(ClaimedChange::Write, file)?;
         let open = self.file(file, true)?;
         match rustix::fs::fallocate(&open.file, FallocateFlags::KEEP_SIZE, 0, bytes) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
@@ -361,14 +361,14 @@ impl Target for Disk {
     }
 
     fn trim(&self, file: TargetFile) -> io::Result<()> {
-        self.allow(Change::Write, file)?;
+        self.allow(ClaimedChange::Write, file)?;
         let open = self.file(file, false)?;
         // Setting the length to the current end releases the space beyond it.
         open.file.set_len(open.file.metadata()?.len())
     }
 
     fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
-        self.allow(Change::Remove, file)?;
+        self.allow(ClaimedChange::Remove, file)?;
         let open = self.file(file, false)?;
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match rustix::fs::fallocate(&open.file, flags, range.start, range.end - range.start) {
@@ -378,7 +378,7 @@ impl Target for Disk {
     }
 
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
-        self.allow(Change::Remove, to)?;
+        self.allow(ClaimedChange::Remove, to)?;
         let mut files = self.files();
         rustix::fs::renameat(&self.directory, name_of(from), &self.directory, name_of(to))?;
         files.remove(&from);
@@ -388,7 +388,7 @@ impl Target for Disk {
     }
 
     fn remove(&self, file: TargetFile) -> io::Result<()> {
-        self.allow(Change::Remove, file)?;
+        self.allow(ClaimedChange::Remove, file)?;
         let mut files = self.files();
         files.remove(&file);
         match rustix::fs::unlinkat(&self.directory, name_of(file), AtFlags::empty()) {

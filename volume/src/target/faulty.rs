@@ -144,7 +144,7 @@ impl Target for Faulty {
         self.inner.space().map(|space| if full { Space { free: 0, ..space } } else { space })
     }
 
-    /// A full target takes claims: their room is there from the beginning.
+    /// A full target takes claims: their space is there from the beginning.
     fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
         if self.pass()?.unsynced && *ask != ClaimRequest::Read {
             return Err(Errno::IO.into());

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::time::Duration;
 
 /// How often to retry a lock that another process holds.
-const INTERVAL: Duration = Duration::from_millis(20);
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Exclusive locks on directories. Dropping this value releases them.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl<'a> Lock<'a> {
                 match flock(handle, FlockOperation::NonBlockingLockExclusive) {
                     Err(Errno::WOULDBLOCK | Errno::INTR) => {
                         control.check()?;
-                        std::thread::sleep(INTERVAL);
+                        std::thread::sleep(RETRY_INTERVAL);
                     }
                     Ok(()) => break locked.0.push(handle),
                     Err(_) => break,

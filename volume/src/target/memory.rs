@@ -1,6 +1,6 @@
 //! A target in memory, for tests.
 
-use super::claim::{Change, ClaimRequest, ClaimState, Clock, Seat};
+use super::claim::{ClaimRequest, ClaimState, ClaimedChange, Clock, Seat};
 use super::{Epoch, Space, Target, TargetFile};
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -8,14 +8,14 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The size of a target without a limit, in bytes.
-const MUCH: u64 = 1 << 40;
+const UNLIMITED_BYTES: u64 = 1 << 40;
 
 /// Files in memory. Everything is durable at once.
 #[derive(Debug, Default)]
 pub struct Memory {
     content: Arc<Mutex<Content>>,
     /// The capacity in bytes, if limited.
-    room: Option<u64>,
+    capacity: Option<u64>,
     /// The epoch under which this value changes the volume.
     own: Mutex<Option<Epoch>>,
     clock: Clock,
@@ -29,8 +29,8 @@ struct Content {
 
 impl Memory {
     /// A target that holds at most `bytes` bytes. Holes in files count, too.
-    pub fn with_room(bytes: u64) -> Self {
-        Self { room: Some(bytes), ..Self::default() }
+    pub fn with_capacity(bytes: u64) -> Self {
+        Self { capacity: Some(bytes), ..Self::default() }
     }
 
     /// A target whose leases run by this clock.
@@ -41,8 +41,8 @@ impl Memory {
     /// The same files, opened once more: a claim that is taken through one of the two fences the
     /// other one.
     pub fn open_again(&self) -> Self {
-        let Self { content, room, clock, .. } = self;
-        Self { content: content.clone(), room: *room, own: Mutex::default(), clock: clock.clone() }
+        let Self { content, capacity, clock, .. } = self;
+        Self { content: content.clone(), capacity: *capacity, own: Mutex::default(), clock: clock.clone() }
     }
 
     fn content(&self) -> MutexGuard<'_, Content> {
@@ -54,7 +54,7 @@ impl Memory {
     }
 
     /// The content, for a change that the claim allows.
-    fn changing(&self, change: Change, file: TargetFile) -> io::Result<MutexGuard<'_, Content>> {
+    fn changing(&self, change: ClaimedChange, file: TargetFile) -> io::Result<MutexGuard<'_, Content>> {
         let own = *self.own();
         let content = self.content();
         if change.needs_claim(file) {
@@ -74,11 +74,11 @@ fn missing() -> io::Error {
 
 impl Target for Memory {
     fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        let files = &mut self.changing(Change::Write, file)?.files;
+        let files = &mut self.changing(ClaimedChange::Write, file)?.files;
         // As on a disk, the file is created even if the write fails.
         let length = files.entry(file).or_default().len() as u64;
         let end = offset + parts.iter().map(|part| part.len() as u64).sum::<u64>();
-        if self.room.is_some_and(|room| used(files) + end.saturating_sub(length) > room) {
+        if self.capacity.is_some_and(|capacity| used(files) + end.saturating_sub(length) > capacity) {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let bytes = files.entry(file).or_default();
@@ -108,16 +108,16 @@ impl Target for Memory {
     }
 
     fn sync(&self, file: TargetFile) -> io::Result<()> {
-        self.changing(Change::Write, file)?.files.get(&file).map(|_| ()).ok_or_else(missing)
+        self.changing(ClaimedChange::Write, file)?.files.get(&file).map(|_| ()).ok_or_else(missing)
     }
 
     fn reserve(&self, file: TargetFile, _bytes: u64) -> io::Result<()> {
-        self.changing(Change::Write, file)?.files.entry(file).or_default();
+        self.changing(ClaimedChange::Write, file)?.files.entry(file).or_default();
         Ok(())
     }
 
     fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
-        let files = &mut self.changing(Change::Remove, file)?.files;
+        let files = &mut self.changing(ClaimedChange::Remove, file)?.files;
         let bytes = files.get_mut(&file).ok_or_else(missing)?;
         let end = bytes.len().min(range.end as usize);
         if let Some(hole) = bytes.get_mut(range.start as usize..end) {
@@ -127,14 +127,14 @@ impl Target for Memory {
     }
 
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
-        let files = &mut self.changing(Change::Remove, to)?.files;
+        let files = &mut self.changing(ClaimedChange::Remove, to)?.files;
         let bytes = files.remove(&from).ok_or_else(missing)?;
         files.insert(to, bytes);
         Ok(())
     }
 
     fn remove(&self, file: TargetFile) -> io::Result<()> {
-        self.changing(Change::Remove, file)?.files.remove(&file);
+        self.changing(ClaimedChange::Remove, file)?.files.remove(&file);
         Ok(())
     }
 
@@ -143,7 +143,7 @@ impl Target for Memory {
     }
 
     fn space(&self) -> io::Result<Space> {
-        let (total, used) = (self.room.unwrap_or(MUCH), used(&self.content().files));
+        let (total, used) = (self.capacity.unwrap_or(UNLIMITED_BYTES), used(&self.content().files));
         Ok(Space { total, free: total.saturating_sub(used), system: Arc::as_ptr(&self.content).addr() as u64 })
     }
 

@@ -23,7 +23,7 @@ mod traced;
 mod vectored;
 
 pub use crate::format::{Claim, Epoch, Holder, MAX_LEASE};
-pub use claim::{Change, ClaimRequest, ClaimState, Clock, Lease, Refusal, Seat};
+pub use claim::{ClaimRequest, ClaimState, ClaimedChange, Clock, Lease, Refusal, Seat};
 pub use conformance::conformance;
 pub use crash::Crash;
 pub use directory::{Directory, make_private};

@@ -8,21 +8,21 @@ use gf::checksum::crc64;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-const ENDING: &[u8] = b".weft";
+const FRAGMENT_SUFFIX: &[u8] = b".weft";
 /// With `.000.weft`, a dot and `.tmp-4294967295-4294967295`, the name stays within 255 bytes, the
 /// maximum of a directory entry.
-const STEM_ROOM: usize = 200;
+const MAX_STEM_BYTES: usize = 200;
 
 /// The part of a chunk's file name before the position: the object's name, or for a long name its
 /// beginning and a checksum of the whole name.
 pub fn stem(name: &[u8]) -> Vec<u8> {
-    if name.len() <= STEM_ROOM {
+    if name.len() <= MAX_STEM_BYTES {
         return name.to_vec();
     }
     let suffix = format!("~{:016x}", crc64(name));
-    let mut cut = STEM_ROOM - suffix.len();
+    let mut cut = MAX_STEM_BYTES - suffix.len();
     // Do not cut a UTF-8 character in two; in other encodings this drops at most three more bytes.
-    while cut > STEM_ROOM - suffix.len() - 4 && name[cut] & 0xc0 == 0x80 {
+    while cut > MAX_STEM_BYTES - suffix.len() - 4 && name[cut] & 0xc0 == 0x80 {
         cut -= 1;
     }
     [&name[..cut], suffix.as_bytes()].concat()
@@ -30,7 +30,7 @@ pub fn stem(name: &[u8]) -> Vec<u8> {
 
 /// The file name of the chunk of an object at a position.
 pub fn fragment_file_name(name: &[u8], position: usize) -> OsString {
-    OsString::from_vec([&stem(name)[..], format!(".{position:03}").as_bytes(), ENDING].concat())
+    OsString::from_vec([&stem(name)[..], format!(".{position:03}").as_bytes(), FRAGMENT_SUFFIX].concat())
 }
 
 /// The temporary name of a file until it is committed under `file_name`.
@@ -61,7 +61,7 @@ impl FileName {
             Some((&rest[..at], process.parse::<u32>().ok()?))
         });
         let (bytes, written_by) = temporary.map_or((bytes, None), |(rest, process)| (rest, Some(process)));
-        let rest = bytes.strip_suffix(ENDING)?;
+        let rest = bytes.strip_suffix(FRAGMENT_SUFFIX)?;
         let (stem, position) = rest.split_at_checked(rest.len().checked_sub(4)?)?;
         let digits = position.strip_prefix(b".").filter(|digits| digits.iter().all(u8::is_ascii_digit))?;
         let position = std::str::from_utf8(digits).ok()?.parse().ok()?;

@@ -69,20 +69,20 @@ pub trait Target: Send + Sync + fmt::Debug {
         None
     }
 
-    /// As `read`, but fails with `TimedOut` after `patience`. None if the target cannot time out: a
+    /// As `read`, but fails with `TimedOut` after `timeout`. None if the target cannot time out: a
     /// caller that must not wait then needs another thread.
     fn read_within(
         &self,
         _file: TargetFile,
         _offset: u64,
         _into: &mut [u8],
-        _patience: Duration,
+        _timeout: Duration,
     ) -> Option<io::Result<usize>> {
         None
     }
 
     /// Reads two ranges of a file, each as `read` does. A remote target gets one request, and the
-    /// wait lasts at most `patience`, if given.
+    /// wait lasts at most `timeout`, if given.
     ///
     /// # Errors
     /// Those of `read`.
@@ -90,7 +90,7 @@ pub trait Target: Send + Sync + fmt::Debug {
         &self,
         file: TargetFile,
         ranges: [Range<u64>; 2],
-        _patience: Option<Duration>,
+        _timeout: Option<Duration>,
     ) -> io::Result<[Vec<u8>; 2]> {
         let [first, second] = ranges
             .map(|range| read_to_vec((range.end - range.start) as usize, |into| self.read(file, range.start, into)));

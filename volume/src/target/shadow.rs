@@ -27,12 +27,12 @@ impl Shadow {
 
     /// Copies a file into memory before it is changed.
     fn take(&self, file: TargetFile) -> io::Result<()> {
-        const PIECE: usize = 1 << 20;
+        const COPY_PIECE_BYTES: usize = 1 << 20;
         let mut hidden = self.hidden();
         if hidden.contains(&file) {
             return Ok(());
         }
-        let (mut piece, mut offset) = (vec![0; PIECE], 0);
+        let (mut piece, mut offset) = (vec![0; COPY_PIECE_BYTES], 0);
         loop {
             let length = match self.inner.read(file, offset, &mut piece) {
                 Err(why) if why.kind() == io::ErrorKind::NotFound => break,
@@ -40,7 +40,7 @@ impl Shadow {
             };
             self.over.write(file, offset, &[IoSlice::new(&piece[..length])])?;
             offset += length as u64;
-            if length < PIECE {
+            if length < COPY_PIECE_BYTES {
                 break;
             }
         }

@@ -1,7 +1,7 @@
 //! Questions to several targets that do not belong to a volume yet. Each runs on a thread of its
 //! own. The wait for all ends when it is known which ones are late.
 
-use plan::late::patience;
+use plan::late::straggler_timeout;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
     /// With this many good answers the caller can go on: it waits for late ones no longer than
-    /// [`patience`] says.
+    /// [`straggler_timeout`] says.
     pub least: usize,
     /// With this many it would like to go on.
     pub wanted: usize,
@@ -37,7 +37,7 @@ pub fn ask_all<T: Send + 'static, Q: FnOnce() -> T + Send + 'static>(
     drop(sender);
     let (begun, mut took) = (Instant::now(), Vec::new());
     let Wait { least, wanted, deadline } = wait;
-    let left = |took: &[Duration]| patience(took, least, wanted, deadline).saturating_sub(begun.elapsed());
+    let left = |took: &[Duration]| straggler_timeout(took, least, wanted, deadline).saturating_sub(begun.elapsed());
     while let Ok((number, answer)) = receiver.recv_timeout(left(&took)) {
         if is_good(&answer) {
             took.push(begun.elapsed());

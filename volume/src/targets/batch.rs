@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How often to retry while a queue is full.
-const RETRY: Duration = Duration::from_micros(500);
+const RETRY_INTERVAL: Duration = Duration::from_micros(500);
 
 /// The outcome of each operation.
 type Outcomes<T> = Vec<(usize, TargetId, io::Result<T>)>;
@@ -123,7 +123,7 @@ impl<T: Send + 'static> Batch<T> {
     /// for their targets.
     pub fn wait_for_most(self, targets: &Targets, least: usize, wanted: usize) -> Outcomes<T> {
         let deadline = targets.deadline;
-        let done = self.collect_while(|took| plan::late::patience(took, least, wanted, deadline));
+        let done = self.collect_while(|took| plan::late::straggler_timeout(took, least, wanted, deadline));
         record(targets, &done);
         done
     }
@@ -169,7 +169,7 @@ impl<T: Send + 'static> Batch<T> {
                 }
             }
             let left = timeout(&took, &self.done).saturating_sub(self.begun.elapsed());
-            let pause = if self.refused.is_empty() { left } else { left.min(RETRY) };
+            let pause = if self.refused.is_empty() { left } else { left.min(RETRY_INTERVAL) };
             match self.results.recv_timeout(pause) {
                 Ok((key, result)) => {
                     if let Some(waiting) = self.waiting.remove(&key) {
@@ -225,7 +225,7 @@ mod tests {
             );
             assert!(targets.is_slow(late) && !targets.is_slow(fast));
         }
-        assert_eq!(targets.read_timeout.current(), StragglerTimeout::SOONEST);
+        assert_eq!(targets.read_timeout.current(), StragglerTimeout::MIN_LATE);
         drop(release);
     }
 }

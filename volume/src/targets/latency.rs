@@ -10,11 +10,11 @@ pub(crate) struct StragglerTimeout(AtomicU64);
 
 impl StragglerTimeout {
     /// A read is late after this multiple of the usual time.
-    const LATE: u64 = 10;
+    const LATE_FACTOR: u64 = 10;
     /// No read is late earlier than this, so that a moment of load does not look like a hanging
     /// disk.
-    pub(super) const SOONEST: Duration = Duration::from_millis(100);
-    const LATEST: Duration = Duration::from_secs(3);
+    pub(super) const MIN_LATE: Duration = Duration::from_millis(100);
+    const MAX_LATE: Duration = Duration::from_secs(3);
 
     /// Records how long an operation took.
     pub fn record(&self, took: Duration) {
@@ -25,12 +25,12 @@ impl StragglerTimeout {
 
     /// How long to wait before a read counts as late.
     pub fn current(&self) -> Duration {
-        self.current_within(Self::SOONEST..=Self::LATEST)
+        self.current_within(Self::MIN_LATE..=Self::MAX_LATE)
     }
 
     /// The same with other limits.
     pub fn current_within(&self, limits: RangeInclusive<Duration>) -> Duration {
         let usual = self.0.load(Ordering::Relaxed);
-        Duration::from_micros(usual.saturating_mul(Self::LATE)).clamp(*limits.start(), *limits.end())
+        Duration::from_micros(usual.saturating_mul(Self::LATE_FACTOR)).clamp(*limits.start(), *limits.end())
     }
 }

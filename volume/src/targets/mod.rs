@@ -14,7 +14,7 @@ mod workers;
 pub use ask::{Wait, ask_all};
 pub(crate) use batch::Batch;
 pub use health::{Health, TargetHealth};
-pub use space::{Answer, Room};
+pub use space::{Answer, ReportedSpace};
 
 use crate::counts::ReadCounts;
 use crate::lock;
@@ -29,7 +29,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 /// An operation that takes longer counts as failed. If it has begun, it may still take effect.
-const DEADLINE: Duration = Duration::from_secs(15);
+const OPERATION_TIMEOUT: Duration = Duration::from_secs(15);
 
 type Warn = Box<dyn Fn(&str) + Send + Sync>;
 
@@ -60,7 +60,7 @@ pub struct Targets {
 
 impl Default for Targets {
     fn default() -> Self {
-        Self::with_deadline(DEADLINE)
+        Self::with_deadline(OPERATION_TIMEOUT)
     }
 }
 

@@ -9,9 +9,9 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex};
 
 /// Threads per target.
-const THREADS: usize = 2;
+const THREADS_PER_TARGET: usize = 2;
 /// Operations that may wait for a thread of a target. Each may hold a stripe in memory.
-const QUEUE: usize = 32;
+const MAX_QUEUED_OPERATIONS: usize = 32;
 
 /// What a thread of a target runs.
 pub(super) type Task = Box<dyn FnOnce(&dyn Target) + Send>;
@@ -59,7 +59,7 @@ pub(super) fn caught<T>(operation: impl FnOnce() -> io::Result<T>) -> io::Result
 
 impl Default for Pool {
     fn default() -> Self {
-        let (tasks, queue) = sync_channel(QUEUE);
+        let (tasks, queue) = sync_channel(MAX_QUEUED_OPERATIONS);
         Self {
             tasks,
             idle: Mutex::new(Some(queue)),
@@ -76,7 +76,7 @@ impl Pool {
     pub fn submit(&self, target: &Arc<dyn Target>, task: Task) -> Result<(), Task> {
         if let Some(queue) = lock(&self.idle).take() {
             let queue = Arc::new(Mutex::new(queue));
-            for _ in 0..THREADS {
+            for _ in 0..THREADS_PER_TARGET {
                 let (target, queue, queued) = (target.clone(), queue.clone(), self.queued.clone());
                 std::thread::spawn(move || work(&*target, &queue, &queued));
             }
@@ -149,7 +149,7 @@ impl Pool {
 
     /// Whether all threads run operations that were given up.
     pub fn is_stuck(&self) -> bool {
-        self.late.load(Ordering::Relaxed) >= THREADS
+        self.late.load(Ordering::Relaxed) >= THREADS_PER_TARGET
     }
 
     /// Whether an operation that was hedged or given up still runs.

@@ -11,14 +11,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How long a reported free space, or the lack of an answer, remains valid.
-const SPACE_LASTS: Duration = Duration::from_millis(50);
+const SPACE_VALID_FOR: Duration = Duration::from_millis(50);
 const SILENCE_LASTS: Duration = Duration::from_secs(5);
 /// How long a target that rejected a write for lack of space counts as full, whatever it reports.
 const FULL_LASTS: Duration = Duration::from_secs(30);
 
 /// The space on a target, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct ReportedSpace {
     /// The target.
     pub id: TargetId,
     /// The last reported space; None if the target never reported any.
@@ -57,7 +57,7 @@ impl SpaceReport {
     /// The last answer, if it is still valid.
     fn valid(&self) -> Option<io::Result<Space>> {
         match *lock(&self.answer) {
-            Some((when, Some(space))) if when.elapsed() < SPACE_LASTS => Some(Ok(space)),
+            Some((when, Some(space))) if when.elapsed() < SPACE_VALID_FOR => Some(Ok(space)),
             Some((when, None)) if when.elapsed() < SILENCE_LASTS => Some(Err(io::ErrorKind::TimedOut.into())),
             _ => None,
         }
@@ -164,7 +164,8 @@ impl Targets {
         // A target that never answered may be overloaded, as all are on a busy machine: a late
         // answer does not mean that it hangs.
         batch.spares_new = true;
-        for (_, id, found) in batch.collect_while(|took| plan::late::patience(took, most, most, self.deadline)) {
+        for (_, id, found) in batch.collect_while(|took| plan::late::straggler_timeout(took, most, most, self.deadline))
+        {
             if let Some(entry) = self.entry(id).filter(|_| batch::is_late(&found)) {
                 entry.space.note_silence(asked);
             }
@@ -175,8 +176,8 @@ impl Targets {
 
     /// The space on all targets as far as it is known, including targets that do not answer. With
     /// `fresh`, recent reports do not count.
-    pub fn rooms(&self, fresh: bool) -> Vec<Room> {
-        let room = |(id, found): (TargetId, io::Result<Space>)| {
+    pub fn reported_spaces(&self, fresh: bool) -> Vec<ReportedSpace> {
+        let reported = |(id, found): (TargetId, io::Result<Space>)| {
             let entry = self.entry(id)?;
             let answer = match &found {
                 Ok(_) => Answer::Given,
@@ -186,9 +187,9 @@ impl Targets {
                 Err(_) => Answer::None,
             };
             let space = found.ok().or(*lock(&entry.space.last));
-            Some(Room { id, space, answer })
+            Some(ReportedSpace { id, space, answer })
         };
-        self.spaces_of(&self.ids(), fresh).into_iter().filter_map(room).collect()
+        self.spaces_of(&self.ids(), fresh).into_iter().filter_map(reported).collect()
     }
 
     /// Whether a target recently rejected a write for lack of space.

@@ -31,7 +31,7 @@ fn what_contradicts_a_survivor_is_not_repaired() {
 }
 
 #[test]
-fn a_rebuild_without_room_leaves_nothing_behind() {
+fn a_rebuild_without_space_leaves_nothing_behind() {
     let lab = Lab::new("rs:4+2");
     let (stripe, _) = lab.append(60_000, 1).unwrap();
     let place = Arc::new(Faulty::new(Arc::new(Memory::default())));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use volume::format::{ChunkHeader, StripeHeader};
 use volume::target::Faults;
-use volume::{BufferPool, Error, Health, SetWriter, Step, scan};
+use volume::{BufferPool, Error, Health, SetWriter, WriteStep, scan};
 
 #[test]
 fn chunks_say_what_they_are() {
@@ -141,22 +141,22 @@ fn every_stripe_says_what_it_cost() {
     lab.append(90_000, 1).unwrap();
     let took = begun.elapsed();
     let totals = lab.targets.steps().totals();
-    for step in [Step::Master, Step::Parity, Step::Distribution, Step::Slave] {
+    for step in [WriteStep::Master, WriteStep::Parity, WriteStep::Distribution, WriteStep::Slave] {
         assert_eq!(totals.of(step).count, 1, "{step:?}");
     }
-    assert!(totals.of(Step::Parity).time > Duration::ZERO);
-    assert!(totals.of(Step::Slave).time >= slow, "the slowest one counts");
+    assert!(totals.of(WriteStep::Parity).time > Duration::ZERO);
+    assert!(totals.of(WriteStep::Slave).time >= slow, "the slowest one counts");
     assert!(totals.total() <= took, "nothing is counted twice: {totals:?} of {took:?}");
     lab.writer.sync().unwrap();
     let synced = lab.targets.steps().totals();
-    assert_eq!((synced.of(Step::Slave).count, synced.of(Step::Master).count), (2, 1));
-    assert!(synced.of(Step::Slave).time >= 2 * slow);
+    assert_eq!((synced.of(WriteStep::Slave).count, synced.of(WriteStep::Master).count), (2, 1));
+    assert!(synced.of(WriteStep::Slave).time >= 2 * slow);
     // Of short blocks the targets take one after the other.
     lab.disks[4].set(Faults { delay: slow, ..Faults::default() });
     lab.append(1000, 2).unwrap();
-    assert!(lab.targets.steps().totals().of(Step::Slave).time >= 4 * slow);
+    assert!(lab.targets.steps().totals().of(WriteStep::Slave).time >= 4 * slow);
     // A failed write leaves no stripe.
     lab.disks.iter().for_each(|disk| disk.set(Faults { dead: true, ..Faults::default() }));
     lab.append(1000, 3).unwrap_err();
-    assert_eq!(lab.targets.steps().totals().of(Step::Master).count, 2);
+    assert_eq!(lab.targets.steps().totals().of(WriteStep::Master).count, 2);
 }

@@ -6,7 +6,7 @@ use super::connection::Connection;
 use super::direct::Direct;
 use super::directs::Directs;
 use crate::error::Error;
-use crate::frame::Limits;
+use crate::frame::FrameLimits;
 use crate::handshake::{client_tls, conclude, read_hello};
 use crate::hello::{Agreed, Hello};
 use crate::incoming::{Heard, Incoming};
@@ -21,7 +21,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, sleep_until, timeout};
 
 /// A connection that lasted this long counts as a success and resets the back-off.
-const STEADY: Duration = Duration::from_secs(5);
+const STEADY_AFTER: Duration = Duration::from_secs(5);
 
 pub(super) struct Channel {
     address: Address,
@@ -42,7 +42,7 @@ pub(super) struct Introduced {
     pub heard: Arc<Heard>,
     pub agreed: Agreed,
     /// The longest messages that the server accepts.
-    pub limits: Limits,
+    pub limits: FrameLimits,
 }
 
 #[derive(Default)]
@@ -191,7 +191,7 @@ impl Channel {
     fn note(&self, made: &Result<Arc<Connection>, Error>) {
         let mut attempts = lock(&self.attempts);
         let now = Instant::now();
-        let lasted = matches!(&attempts.last, Some((begun, Ok(()))) if now.duration_since(*begun) > STEADY);
+        let lasted = matches!(&attempts.last, Some((begun, Ok(()))) if now.duration_since(*begun) > STEADY_AFTER);
         // A server that accepts connections and drops them is no better than one that accepts none.
         attempts.failed = if lasted { 0 } else { attempts.failed.saturating_add(1) };
         attempts.ended += 1;

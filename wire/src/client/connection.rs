@@ -5,7 +5,7 @@ use super::directs::Directs;
 use super::items::Arrival;
 use super::{ClientOptions, OnPush, Push, Response};
 use crate::error::Error;
-use crate::frame::{Header, Kind, Limits};
+use crate::frame::{FrameKind, FrameLimits, Header};
 use crate::hello::Agreed;
 use crate::incoming::{Heard, Incoming};
 use crate::lock;
@@ -20,7 +20,7 @@ pub(super) struct Connection {
     pub outgoing: Outgoing,
     pub agreed: Agreed,
     /// The longest messages that the server accepts.
-    pub limits: Limits,
+    pub limits: FrameLimits,
     /// The direct connections of this channel.
     pub directs: Arc<Directs>,
     heard: Arc<Heard>,
@@ -79,7 +79,13 @@ impl Drop for Waiting<'_> {
 }
 
 impl Connection {
-    pub fn new(write: WriteHalf, agreed: Agreed, limits: Limits, heard: Arc<Heard>, directs: Arc<Directs>) -> Self {
+    pub fn new(
+        write: WriteHalf,
+        agreed: Agreed,
+        limits: FrameLimits,
+        heard: Arc<Heard>,
+        directs: Arc<Directs>,
+    ) -> Self {
         Self { outgoing: Outgoing::new(write), agreed, limits, directs, heard, exchanges: Mutex::default() }
     }
 
@@ -114,7 +120,7 @@ impl Connection {
             let leave = exchanges.retired && exchanges.waiting.is_empty();
             drop(exchanges);
             if tell {
-                self.outgoing.queue(Header::new(Kind::Cancel, id), &[]);
+                self.outgoing.queue(Header::new(FrameKind::Cancel, id), &[]);
             }
             if leave {
                 self.outgoing.close();
@@ -165,22 +171,27 @@ impl Connection {
         }
     }
 
-    async fn read_one(&self, incoming: &mut Incoming, limits: Limits, on_push: Option<&OnPush>) -> Result<bool, Error> {
+    async fn read_one(
+        &self,
+        incoming: &mut Incoming,
+        limits: FrameLimits,
+        on_push: Option<&OnPush>,
+    ) -> Result<bool, Error> {
         let Some(header) = incoming.header(limits).await? else { return Ok(false) };
         match header.kind {
-            Kind::Response | Kind::Item | Kind::End => {
+            FrameKind::Response | FrameKind::Item | FrameKind::End => {
                 let (body, payload) = incoming.content(&header).await?;
                 self.deliver(&header, Response { body, payload })?;
             }
-            Kind::OneWay => {
+            FrameKind::OneWay => {
                 let (body, payload) = incoming.content(&header).await?;
                 if let Some(on_push) = on_push {
                     on_push(Push { method: header.method, body, payload });
                 }
             }
-            Kind::Ping => drop(self.outgoing.queue(Header::new(Kind::Pong, header.id), &[])),
-            Kind::Pong => {}
-            Kind::Goodbye => {
+            FrameKind::Ping => drop(self.outgoing.queue(Header::new(FrameKind::Pong, header.id), &[])),
+            FrameKind::Pong => {}
+            FrameKind::Goodbye => {
                 self.directs.end();
                 let mut exchanges = lock(&self.exchanges);
                 exchanges.retired = true;
@@ -202,17 +213,17 @@ impl Connection {
             status => Err(Error::Remote { status, body: response.body }),
         };
         let call = match (waiter, header.kind) {
-            (Waiter::Call(sender), Kind::Response) => Some((sender, answer)),
-            (Waiter::Stream(sender), Kind::Item | Kind::End) => {
+            (Waiter::Call(sender), FrameKind::Response) => Some((sender, answer)),
+            (Waiter::Stream(sender), FrameKind::Item | FrameKind::End) => {
                 let arrival = match answer {
-                    Ok(response) if header.kind == Kind::Item => Arrival::Item(response),
+                    Ok(response) if header.kind == FrameKind::Item => Arrival::Item(response),
                     Ok(response) => Arrival::End(response),
                     Err(error) => Arrival::Failed(error),
                 };
                 if let Err(mpsc::error::TrySendError::Full(_)) = sender.try_send(arrival) {
                     return Err(Error::Protocol("a server sent more items than it may".into()));
                 }
-                if header.kind == Kind::Item {
+                if header.kind == FrameKind::Item {
                     exchanges.waiting.insert(header.id, Waiter::Stream(sender));
                 }
                 None
@@ -246,7 +257,7 @@ impl Connection {
                 return Error::lost(format!("nothing came from the server for {silence:.1?}"), true);
             }
             if owed && silence >= options.ping_after {
-                self.outgoing.queue(Header::new(Kind::Ping, 0), &[]);
+                self.outgoing.queue(Header::new(FrameKind::Ping, 0), &[]);
             }
         }
     }

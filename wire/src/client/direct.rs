@@ -7,7 +7,7 @@ use super::Response;
 use super::channel::Introduced;
 use super::{ClientOptions, Push};
 use crate::error::Error;
-use crate::frame::{Header, Kind, Limits};
+use crate::frame::{FrameKind, FrameLimits, Header};
 use crate::incoming::{Heard, Incoming};
 use crate::outgoing::Outgoing;
 use crate::stream::BlockingStream;
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 /// Longer requests use a shared connection: a request up to this length is written at once,
 /// whatever the server does.
-pub(super) const LONGEST_REQUEST: u64 = 16 << 10;
+pub(super) const MAX_DIRECT_BYTES: u64 = 16 << 10;
 
 /// A connection that one thread uses at a time.
 pub(super) struct Direct {
@@ -26,7 +26,7 @@ pub(super) struct Direct {
     outgoing: Outgoing,
     heard: Arc<Heard>,
     /// The longest messages that the server accepts.
-    pub limits: Limits,
+    pub limits: FrameLimits,
     options: Arc<ClientOptions>,
     /// The server sent Goodbye.
     pub retired: bool,
@@ -59,7 +59,7 @@ impl Direct {
                 return Some(Err(Error::lost(format!("nothing came from the server for {silence:.1?}"), true)));
             }
             if silence >= options.ping_after {
-                let ping = outgoing.write(Header::new(Kind::Ping, 0), &[], &[]);
+                let ping = outgoing.write(Header::new(FrameKind::Ping, 0), &[], &[]);
                 stream.finish(until, options.ping_after, ping, || None);
             }
             None
@@ -79,22 +79,22 @@ async fn answer(
         let header = incoming.header(options.limits).await?;
         let header = header.ok_or_else(|| Error::lost("the server closed the connection", true))?;
         match header.kind {
-            Kind::Response if header.id == id => {
+            FrameKind::Response if header.id == id => {
                 let (body, payload) = incoming.content(&header).await?;
                 return match header.status {
                     0 => Ok(Response { body, payload }),
                     status => Err(Error::Remote { status, body }),
                 };
             }
-            Kind::OneWay => {
+            FrameKind::OneWay => {
                 let (body, payload) = incoming.content(&header).await?;
                 if let Some(on_push) = &options.on_push {
                     on_push(Push { method: header.method, body, payload });
                 }
             }
-            Kind::Ping => outgoing.write(Header::new(Kind::Pong, header.id), &[], &[]).await?,
-            Kind::Pong => {}
-            Kind::Goodbye => *retired = true,
+            FrameKind::Ping => outgoing.write(Header::new(FrameKind::Pong, header.id), &[], &[]).await?,
+            FrameKind::Pong => {}
+            FrameKind::Goodbye => *retired = true,
             kind => return Err(Error::Protocol(format!("a server sent {kind:?}"))),
         }
     }

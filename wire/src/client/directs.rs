@@ -5,7 +5,7 @@ use super::Response;
 use super::channel::Channel;
 use super::direct::Direct;
 use crate::error::Error;
-use crate::frame::{Header, Limits};
+use crate::frame::{FrameLimits, Header};
 use crate::lock;
 use std::io::IoSlice;
 use std::sync::{Arc, Mutex, Weak};
@@ -15,9 +15,9 @@ use tokio::time::Instant;
 
 /// An idle connection is closed after this time, before the server sends a ping that nothing would
 /// answer.
-const IDLE: Duration = Duration::from_secs(10);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after a failed attempt to open one.
-const AGAIN: Duration = Duration::from_secs(5);
+const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// The direct connections next to a shared one.
 pub(super) struct Directs {
@@ -64,7 +64,7 @@ impl Directs {
         let now = Instant::now();
         let mut state = lock(&self.state);
         if let Some((direct, since)) = state.idle.pop() {
-            if now.duration_since(since) < IDLE {
+            if now.duration_since(since) < IDLE_TIMEOUT {
                 return Some(Loan { directs: self.clone(), direct: Some(direct) });
             }
             // The others have been idle for even longer.
@@ -86,7 +86,7 @@ impl Directs {
             Some(Ok(direct)) if !state.is_over => state.idle.push((direct, Instant::now())),
             _ => {
                 state.open -= 1;
-                state.next = Some(Instant::now() + AGAIN);
+                state.next = Some(Instant::now() + RETRY_PAUSE);
             }
         }
     }
@@ -119,13 +119,13 @@ impl Loan {
             // other. The shared connection detects the failure once for all callers.
             let mut state = lock(&self.directs.state);
             state.forget_idle();
-            state.next = Some(Instant::now() + AGAIN);
+            state.next = Some(Instant::now() + RETRY_PAUSE);
         }
         answer
     }
 
     /// The longest messages that the server accepts.
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> FrameLimits {
         self.direct.as_ref().expect("what was lent").limits
     }
 }

@@ -3,7 +3,7 @@
 use super::connection::{Connection, Waiter};
 use super::{Client, Response};
 use crate::error::Error;
-use crate::frame::{Header, Kind};
+use crate::frame::{FrameKind, Header};
 use std::fmt;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -64,7 +64,7 @@ impl Items {
                 // Report them once half of the window is used: the server then need not stop, and
                 // few frames are sent.
                 if self.taken >= self.window.div_ceil(2) {
-                    let credit = Header { count: self.taken, ..Header::new(Kind::Credit, self.id) };
+                    let credit = Header { count: self.taken, ..Header::new(FrameKind::Credit, self.id) };
                     self.taken = 0;
                     self.connection.outgoing.queue(credit, &[]);
                 }

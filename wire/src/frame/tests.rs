@@ -13,7 +13,7 @@ fn the_catalogued_check_value() {
 
 #[test]
 fn the_bytes_are_those_of_the_table() {
-    let mut header = Header::new(Kind::Request, 0x0102_0304_0506_0708);
+    let mut header = Header::new(FrameKind::Request, 0x0102_0304_0506_0708);
     header.method = 0x0A0B;
     header.deadline_ms = 1000;
     let bytes = frame(header, b"123", b"456789");
@@ -29,22 +29,22 @@ fn the_bytes_are_those_of_the_table() {
 
 #[test]
 fn every_flipped_bit_is_found() {
-    let bytes = frame(Header::new(Kind::Response, 7), b"body", &[9; 100]);
-    assert!(split(&bytes, Limits::default()).is_ok());
+    let bytes = frame(Header::new(FrameKind::Response, 7), b"body", &[9; 100]);
+    assert!(split(&bytes, FrameLimits::default()).is_ok());
     for bit in 0..bytes.len() * 8 {
         let mut flipped = bytes.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
-        assert!(split(&flipped, Limits::default()).is_err(), "bit {bit}");
+        assert!(split(&flipped, FrameLimits::default()).is_err(), "bit {bit}");
     }
     for length in 0..bytes.len() {
-        assert_eq!(split(&bytes[..length], Limits::default()), Err(FrameError::Short));
+        assert_eq!(split(&bytes[..length], FrameLimits::default()), Err(FrameError::Short));
     }
 }
 
 #[test]
 fn lengths_beyond_the_limits_are_refused_before_anything_is_read() {
-    let limits = Limits { body_bytes: 10, payload_bytes: 100 };
-    let mut header = Header::new(Kind::Request, 1);
+    let limits = FrameLimits { body_bytes: 10, payload_bytes: 100 };
+    let mut header = Header::new(FrameKind::Request, 1);
     header.payload_bytes = u32::MAX;
     assert_eq!(Header::decode(&header.encode(), limits), Err(FrameError::TooLong { bytes: u32::MAX, limit: 100 }));
     header.payload_bytes = 100;
@@ -52,20 +52,23 @@ fn lengths_beyond_the_limits_are_refused_before_anything_is_read() {
     assert_eq!(Header::decode(&header.encode(), limits), Err(FrameError::TooLong { bytes: 11, limit: 10 }));
     header.body_bytes = 10;
     assert!(Header::decode(&header.encode(), limits).is_ok());
-    header.kind = Kind::Ping;
-    assert_eq!(Header::decode(&header.encode(), limits), Err(FrameError::Unexpected(Kind::Ping)));
+    header.kind = FrameKind::Ping;
+    assert_eq!(Header::decode(&header.encode(), limits), Err(FrameError::Unexpected(FrameKind::Ping)));
 }
 
 #[test]
 fn what_has_no_meaning_is_refused() {
-    for (at, error) in
-        [(4, FrameError::Kind(99)), (5, FrameError::Reserved), (10, FrameError::Reserved), (43, FrameError::Reserved)]
-    {
-        let mut bytes = Header::new(Kind::Ping, 0).encode();
+    for (at, error) in [
+        (4, FrameError::FrameKind(99)),
+        (5, FrameError::Reserved),
+        (10, FrameError::Reserved),
+        (43, FrameError::Reserved),
+    ] {
+        let mut bytes = Header::new(FrameKind::Ping, 0).encode();
         bytes[at] = 99;
         let checksum = crc32c(&bytes[..44]);
         bytes[44..].copy_from_slice(&checksum.to_le_bytes());
-        assert_eq!(Header::decode(&bytes, Limits::default()), Err(error));
+        assert_eq!(Header::decode(&bytes, FrameLimits::default()), Err(error));
     }
 }
 
@@ -81,10 +84,10 @@ proptest! {
             let checksum = crc32c(&bytes[..44]);
             bytes[44..48].copy_from_slice(&checksum.to_le_bytes());
         }
-        if let Ok(header) = Header::decode(&bytes, Limits { body_bytes: u32::MAX, payload_bytes: u32::MAX }) {
+        if let Ok(header) = Header::decode(&bytes, FrameLimits { body_bytes: u32::MAX, payload_bytes: u32::MAX }) {
             prop_assert_eq!(&header.encode()[..], &bytes[..HEADER_BYTES]);
         }
-        let _ = split(&bytes, Limits::default());
+        let _ = split(&bytes, FrameLimits::default());
     }
 
     #[test]
@@ -93,10 +96,10 @@ proptest! {
         body in proptest::collection::vec(any::<u8>(), 0..50), payload in proptest::collection::vec(any::<u8>(), 0..50),
         cut in 0..50usize,
     ) {
-        let fields = Header { method, status, deadline_ms, count, ..Header::new(Kind::ALL[kind], id) };
+        let fields = Header { method, status, deadline_ms, count, ..Header::new(FrameKind::ALL[kind], id) };
         let (first, second) = payload.split_at(cut.min(payload.len()));
         let header = fields.with_content(&body, &[IoSlice::new(first), IoSlice::new(second)]);
         let bytes = [&header.encode(), body.as_slice(), &payload].concat();
-        prop_assert_eq!(split(&bytes, Limits::default()), Ok((header, body.as_slice(), payload.as_slice())));
+        prop_assert_eq!(split(&bytes, FrameLimits::default()), Ok((header, body.as_slice(), payload.as_slice())));
     }
 }

@@ -7,7 +7,7 @@ fn hello(versions: (u16, u16), features: u64) -> Hello {
         features,
         role: Role::STORE,
         refused: false,
-        limits: Limits::default(),
+        limits: FrameLimits::default(),
         client: 5,
         text: b"secret".to_vec(),
     }
@@ -30,7 +30,7 @@ fn the_highest_common_version_and_the_common_features() {
 
 #[test]
 fn the_bytes_are_those_of_the_table() {
-    let limits = Limits { body_bytes: 0x0102, payload_bytes: 0x0304 };
+    let limits = FrameLimits { body_bytes: 0x0102, payload_bytes: 0x0304 };
     let hello = Hello { limits, client: 0x0506, text: b"123456789".to_vec(), ..hello((1, 2), 0x0708) };
     let bytes = hello.encode();
     let expected = [
@@ -83,7 +83,7 @@ proptest! {
         low: u16, more: u16, features: u64, role: u16, refused: bool, body_bytes: u32, payload_bytes: u32, client: u64,
         text in proptest::collection::vec(any::<u8>(), 0..100),
     ) {
-        let limits = Limits { body_bytes, payload_bytes };
+        let limits = FrameLimits { body_bytes, payload_bytes };
         let versions = (low, low.saturating_add(more));
         let hello = Hello { versions, features, role: Role(role), refused, limits, client, text };
         prop_assert_eq!(Hello::decode(&hello.encode()), Ok(hello));

@@ -6,10 +6,10 @@ use std::fmt;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-const PAUSE: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum number of addresses that are remembered. With more within a minute, the others are not
 /// logged.
-const ADDRESSES: usize = 4096;
+const MAX_ADDRESSES: usize = 4096;
 
 /// Logs violations by clients, at a limited rate, so that clients cannot fill the log.
 #[derive(Debug, Default)]
@@ -27,12 +27,12 @@ impl Complaints {
 
     fn is_due(&self, host: &str, now: Instant) -> bool {
         let mut last = lock(&self.last);
-        if last.get(host).is_some_and(|then| now.duration_since(*then) < PAUSE) {
+        if last.get(host).is_some_and(|then| now.duration_since(*then) < LOG_INTERVAL) {
             return false;
         }
-        if last.len() >= ADDRESSES {
-            last.retain(|_, then| now.duration_since(*then) < PAUSE);
-            if last.len() >= ADDRESSES {
+        if last.len() >= MAX_ADDRESSES {
+            last.retain(|_, then| now.duration_since(*then) < LOG_INTERVAL);
+            if last.len() >= MAX_ADDRESSES {
                 return false;
             }
         }
@@ -56,10 +56,10 @@ mod tests {
         assert!(complaints.is_due(host("10.0.0.1:5"), now));
         assert!(!complaints.is_due(host("10.0.0.1:6"), now));
         assert!(complaints.is_due(host("10.0.0.2:6"), now));
-        assert!(complaints.is_due(host("10.0.0.1:7"), now + PAUSE));
-        for number in 0..2 * ADDRESSES {
-            complaints.is_due(&number.to_string(), now + PAUSE);
+        assert!(complaints.is_due(host("10.0.0.1:7"), now + LOG_INTERVAL));
+        for number in 0..2 * MAX_ADDRESSES {
+            complaints.is_due(&number.to_string(), now + LOG_INTERVAL);
         }
-        assert!(lock(&complaints.last).len() <= ADDRESSES);
+        assert!(lock(&complaints.last).len() <= MAX_ADDRESSES);
     }
 }

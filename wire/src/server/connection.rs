@@ -2,10 +2,10 @@
 //! answers each in a task of its own.
 
 use super::request::{ItemSender, Reply, Request};
-use super::room::{Room, Rooms, Share};
+use super::space::{Share, Space, SpacePool};
 use super::{Peer, Service, Shared, Stage};
 use crate::error::Error;
-use crate::frame::{Header, Kind};
+use crate::frame::{FrameKind, Header};
 use crate::handshake::read_hello;
 use crate::hello::{Hello, TEXT_BYTES};
 use crate::incoming::{Heard, Incoming};
@@ -23,13 +23,13 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// How often the server sends a ping to a client that waits for space, so that the client does not
 /// consider the server dead.
-const STILL_HERE: Duration = Duration::from_secs(2);
+const WAIT_PING_INTERVAL: Duration = Duration::from_secs(2);
 /// How often a waiting connection checks whether those that have space make progress.
-const PRESS: Duration = Duration::from_millis(250);
+const PROGRESS_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// A message gets space only after this many of its bytes have arrived, or all.
-const COMES: u64 = 4096;
+const MIN_ARRIVED_BYTES: u64 = 4096;
 /// Maximum credit of a stream, in items; more is ignored.
-const MOST_CREDITS: usize = 1 << 24;
+const MAX_CREDITS: usize = 1 << 24;
 
 pub(super) struct Connection<S: Service> {
     shared: Arc<Shared<S>>,
@@ -181,13 +181,13 @@ impl<S: Service> Connection<S> {
         let options = &self.shared.options;
         while let Some(header) = incoming.header(options.limits).await? {
             match header.kind {
-                Kind::Request | Kind::Open | Kind::OneWay => {
+                FrameKind::Request | FrameKind::Open | FrameKind::OneWay => {
                     let deadline = Instant::now() + Duration::from_millis(header.deadline_ms.into());
                     let late = |_| Error::Protocol("a message did not end in time".into());
                     // A message that is announced and does not arrive takes no space.
-                    let comes = incoming.arrive(header.content_bytes().min(COMES) as usize);
+                    let comes = incoming.arrive(header.content_bytes().min(MIN_ARRIVED_BYTES) as usize);
                     timeout(options.frame_timeout, comes).await.map_err(late)??;
-                    let mut room = self.room(header.content_bytes()).await;
+                    let mut space = self.space(header.content_bytes()).await;
                     let (bytes, outgoing) = (header.content_bytes(), &self.peer.outgoing);
                     let mover = self.shared.bytes.moves(bytes, &incoming.moved, outgoing);
                     let content = timeout(options.frame_timeout, incoming.content(&header)).await;
@@ -199,26 +199,26 @@ impl<S: Service> Connection<S> {
                         body,
                         payload,
                         deadline,
-                        one_way: header.kind == Kind::OneWay,
+                        one_way: header.kind == FrameKind::OneWay,
                         items: None,
                     };
                     let answer = self.shared.service.reply_bytes(&request);
-                    room.extend(self.room_for_answer(answer).await);
-                    self.start(&header, request, room)?;
+                    space.extend(self.space_for_answer(answer).await);
+                    self.start(&header, request, space)?;
                 }
-                Kind::Cancel => drop(lock(&self.running).remove(&header.id)),
-                Kind::Credit => {
+                FrameKind::Cancel => drop(lock(&self.running).remove(&header.id)),
+                FrameKind::Credit => {
                     if let Some(Running { credits: Some(credits), .. }) = lock(&self.running).get(&header.id) {
-                        let most = MOST_CREDITS.saturating_sub(credits.available_permits());
+                        let most = MAX_CREDITS.saturating_sub(credits.available_permits());
                         credits.add_permits((header.count as usize).min(most));
                     }
                 }
-                Kind::Ping => {
-                    if !self.peer.outgoing.queue(Header::new(Kind::Pong, header.id), &[]) {
+                FrameKind::Ping => {
+                    if !self.peer.outgoing.queue(Header::new(FrameKind::Pong, header.id), &[]) {
                         return Err(Error::Protocol("a client asks and does not listen".into()));
                     }
                 }
-                Kind::Pong | Kind::Goodbye => {}
+                FrameKind::Pong | FrameKind::Goodbye => {}
                 kind => return Err(Error::Protocol(format!("a client sent {kind:?}"))),
             }
         }
@@ -226,74 +226,74 @@ impl<S: Service> Connection<S> {
     }
 
     /// Waits for space for a request. Nothing is read meanwhile, so the client's writes stop.
-    async fn room(&self, bytes: u64) -> Room {
-        let rooms = &self.shared.bytes;
-        let room = async {
+    async fn space(&self, bytes: u64) -> Space {
+        let pool = &self.shared.bytes;
+        let space = async {
             let requests = self.requests.clone().acquire_owned().await.expect("limits are never closed");
-            let mut room = rooms.take(&self.bytes, bytes).await;
-            room.push(requests);
-            room
+            let mut space = pool.take(&self.bytes, bytes).await;
+            space.push(requests);
+            space
         };
-        self.held_back(room, rooms).await
+        self.held_back(space, pool).await
     }
 
     /// Waits for space for an answer. Answers and requests have separate space, so that requests
     /// waiting for an answer's space do not take it from themselves.
-    async fn room_for_answer(&self, bytes: u64) -> Room {
+    async fn space_for_answer(&self, bytes: u64) -> Space {
         if bytes == 0 {
-            return Room::new();
+            return Space::new();
         }
-        let rooms = &self.shared.reply_bytes;
-        self.held_back(rooms.take(&self.reply_bytes, bytes), rooms).await
+        let pool = &self.shared.reply_bytes;
+        self.held_back(pool.take(&self.reply_bytes, bytes), pool).await
     }
 
     /// Waits for space. Meanwhile the client gets pings, and connections that have space but make
     /// too little progress are ended.
-    async fn held_back(&self, what: impl Future<Output = Room>, rooms: &Rooms) -> Room {
+    async fn held_back(&self, what: impl Future<Output = Space>, pool: &SpacePool) -> Space {
         let mut what = Box::pin(what);
-        let mut told = Instant::now();
+        let mut last_ping = Instant::now();
         loop {
             tokio::select! {
                 biased;
                 what = &mut what => return what,
-                () = sleep(PRESS) => {
-                    let late = rooms.press() as u64;
+                () = sleep(PROGRESS_CHECK_INTERVAL) => {
+                    let late = pool.press() as u64;
                     if late > 0 {
                         self.shared.refused.fetch_add(late, Ordering::Relaxed);
                         let what = format!("{late} connections are closed: they hold memory and move no data, or too \
                             slowly");
                         self.shared.complaints.complain("room", &what);
                     }
-                    if told.elapsed() >= STILL_HERE {
-                        told = Instant::now();
+                    if last_ping.elapsed() >= WAIT_PING_INTERVAL {
+                        last_ping = Instant::now();
                         self.heard.touch();
-                        self.peer.outgoing.queue(Header::new(Kind::Ping, 0), &[]);
+                        self.peer.outgoing.queue(Header::new(FrameKind::Ping, 0), &[]);
                     }
                 }
             }
         }
     }
 
-    fn start(&self, header: &Header, mut request: Request, room: Room) -> Result<(), Error> {
+    fn start(&self, header: &Header, mut request: Request, space: Space) -> Result<(), Error> {
         let service = self.shared.service.clone();
         if request.one_way {
             tokio::spawn(async move {
                 let _ = service.call(request).await;
-                drop(room);
+                drop(space);
             });
             return Ok(());
         }
         let (sender, cancelled) = oneshot::channel();
-        let credits =
-            (header.kind == Kind::Open).then(|| Arc::new(Semaphore::new((header.count as usize).min(MOST_CREDITS))));
+        let credits = (header.kind == FrameKind::Open)
+            .then(|| Arc::new(Semaphore::new((header.count as usize).min(MAX_CREDITS))));
         request.items = credits.clone().map(|credits| ItemSender { peer: self.peer.clone(), id: header.id, credits });
         if lock(&self.running).insert(header.id, Running { _cancel: sender, credits }).is_some() {
             return Err(Error::Protocol("a client uses an id twice".into()));
         }
-        let kind = if header.kind == Kind::Open { Kind::End } else { Kind::Response };
+        let kind = if header.kind == FrameKind::Open { FrameKind::End } else { FrameKind::Response };
         let mut answer =
             Answer { peer: self.peer.clone(), running: self.running.clone(), kind, id: header.id, owed: true };
-        let rooms = self.shared.reply_bytes.clone();
+        let pool = self.shared.reply_bytes.clone();
         tokio::spawn(async move {
             let deadline = request.deadline;
             let reply = tokio::select! {
@@ -303,10 +303,10 @@ impl<S: Service> Connection<S> {
                 () = sleep_until(deadline) => None,
             };
             match reply {
-                Some(reply) => answer.give(reply, &rooms).await,
+                Some(reply) => answer.give(reply, &pool).await,
                 None => answer.forgive(),
             }
-            drop(room);
+            drop(space);
         });
         Ok(())
     }
@@ -324,7 +324,7 @@ impl<S: Service> Connection<S> {
                 () = sleep(tick) => {}
                 _ = stage.wait_for(|stage| *stage != Stage::Serving), if !said_goodbye => {
                     said_goodbye = true;
-                    self.peer.outgoing.queue(Header::new(Kind::Goodbye, 0), &[]);
+                    self.peer.outgoing.queue(Header::new(FrameKind::Goodbye, 0), &[]);
                 }
             }
             let silence = self.heard.silence();
@@ -332,7 +332,7 @@ impl<S: Service> Connection<S> {
                 return Error::lost(format!("nothing came from the client for {silence:.1?}"), true);
             }
             if silence >= options.ping_after {
-                self.peer.outgoing.queue(Header::new(Kind::Ping, 0), &[]);
+                self.peer.outgoing.queue(Header::new(FrameKind::Ping, 0), &[]);
             }
         }
     }
@@ -354,7 +354,7 @@ impl<S: Service> Drop for Connection<S> {
 struct Answer {
     peer: Arc<Peer>,
     running: Arc<Mutex<BTreeMap<u64, Running>>>,
-    kind: Kind,
+    kind: FrameKind,
     id: u64,
     owed: bool,
 }
@@ -365,7 +365,7 @@ impl Answer {
         self.owed = false;
     }
 
-    async fn give(&mut self, reply: Reply, rooms: &Arc<Rooms>) {
+    async fn give(&mut self, reply: Reply, pool: &Arc<SpacePool>) {
         self.owed = false;
         lock(&self.running).remove(&self.id);
         let Reply { mut status, mut body, mut payload } = reply;
@@ -377,7 +377,7 @@ impl Answer {
         let parts: Vec<_> = payload.iter().map(|part| IoSlice::new(part)).collect();
         let header = Header { status, ..Header::new(self.kind, self.id) }.with_content(&body, &parts);
         let outgoing = &self.peer.outgoing;
-        let mover = (!parts.is_empty()).then(|| rooms.moves(header.content_bytes(), &outgoing.moved, outgoing));
+        let mover = (!parts.is_empty()).then(|| pool.moves(header.content_bytes(), &outgoing.moved, outgoing));
         // If this fails, the client is gone and the answer has no other receiver.
         let _ = outgoing.write(header, &body, &parts).await;
         drop(mover);

@@ -1,7 +1,7 @@
 //! A connected client, as the service sees it.
 
 use crate::error::Error;
-use crate::frame::{Header, Kind, Limits};
+use crate::frame::{FrameKind, FrameLimits, Header};
 use crate::hello::Role;
 use crate::outgoing::Outgoing;
 use bytes::Bytes;
@@ -30,7 +30,7 @@ pub struct Peer {
     /// The credentials that the client sent when it connected.
     pub credentials: Bytes,
     /// The longest messages that the client accepts.
-    pub limits: Limits,
+    pub limits: FrameLimits,
     pub(super) outgoing: Arc<Outgoing>,
 }
 
@@ -46,7 +46,7 @@ impl Peer {
         let length = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
         let checked = self.limits.check(length(body.len()), length(payload));
         checked.map_err(|error| Error::Refused(error.to_string()))?;
-        let header = Header { method, ..Header::new(Kind::OneWay, 0) }.with_content(body, parts);
+        let header = Header { method, ..Header::new(FrameKind::OneWay, 0) }.with_content(body, parts);
         self.outgoing.write(header, body, parts).await
     }
 

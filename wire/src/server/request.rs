@@ -2,7 +2,7 @@
 
 use super::Peer;
 use crate::error::Error;
-use crate::frame::{Header, Kind};
+use crate::frame::{FrameKind, Header};
 use crate::payload::Payload;
 use bytes::Bytes;
 use std::fmt;
@@ -82,7 +82,7 @@ impl ItemSender {
         let credit = self.credits.acquire().await.map_err(|_| Error::lost("the connection is over", true))?;
         credit.forget();
         let parts: Vec<_> = payload.iter().map(|part| IoSlice::new(part)).collect();
-        let header = Header::new(Kind::Item, self.id).with_content(body, &parts);
+        let header = Header::new(FrameKind::Item, self.id).with_content(body, &parts);
         self.peer.outgoing.write(header, body, &parts).await
     }
 }

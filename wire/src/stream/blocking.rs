@@ -23,7 +23,7 @@ pub struct BlockingStream(Arc<Stream>);
 struct Stream {
     tcp: TcpStream,
     /// Time limit of one system call, in microseconds; 0 until it is set.
-    patience: AtomicU64,
+    timeout: AtomicU64,
     /// Data has arrived since the last poll of the future.
     has_read: AtomicBool,
 }
@@ -36,7 +36,7 @@ impl BlockingStream {
     pub fn new(tcp: TcpStream) -> io::Result<Self> {
         tcp.set_nonblocking(false)?;
         super::adjust(&tcp, tcp.peer_addr());
-        Ok(Self(Arc::new(Stream { tcp, patience: AtomicU64::new(0), has_read: AtomicBool::new(false) })))
+        Ok(Self(Arc::new(Stream { tcp, timeout: AtomicU64::new(0), has_read: AtomicBool::new(false) })))
     }
 
     pub(crate) fn halves(&self) -> Halves {
@@ -72,13 +72,13 @@ impl BlockingStream {
         }
     }
 
-    fn wait_at_most(&self, patience: Duration) -> io::Result<()> {
-        let micros = u64::try_from(patience.as_micros()).unwrap_or(u64::MAX).max(1);
-        if self.0.patience.load(Ordering::Relaxed) != micros {
-            let patience = Some(Duration::from_micros(micros));
-            self.0.tcp.set_read_timeout(patience)?;
-            self.0.tcp.set_write_timeout(patience)?;
-            self.0.patience.store(micros, Ordering::Relaxed);
+    fn wait_at_most(&self, timeout: Duration) -> io::Result<()> {
+        let micros = u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX).max(1);
+        if self.0.timeout.load(Ordering::Relaxed) != micros {
+            let timeout = Some(Duration::from_micros(micros));
+            self.0.tcp.set_read_timeout(timeout)?;
+            self.0.tcp.set_write_timeout(timeout)?;
+            self.0.timeout.store(micros, Ordering::Relaxed);
         }
         Ok(())
     }

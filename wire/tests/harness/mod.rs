@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot, watch};
-use wire::frame::Limits;
+use wire::frame::FrameLimits;
 use wire::hello::{HELLO_BYTES, Hello};
 use wire::{
     Address, Client, ClientOptions, Connect, Connecting, Halves, Peer, Reply, Request, Role, Server, ServerOptions,
@@ -148,7 +148,7 @@ impl Default for Cut {
 }
 
 impl Cut {
-    pub fn mend(&self) {
+    pub fn heal(&self) {
         self.0.send_replace(true);
     }
 }
@@ -156,7 +156,7 @@ impl Cut {
 impl Connect for Cut {
     fn connect<'a>(&'a self, address: &'a Address) -> Connecting<'a> {
         Box::pin(async move {
-            let _ = self.0.subscribe().wait_for(|mended| *mended).await;
+            let _ = self.0.subscribe().wait_for(|healed| *healed).await;
             TcpConnect.connect(address).await
         })
     }
@@ -201,7 +201,7 @@ pub fn hello(versions: (u16, u16)) -> Hello {
         features: 0,
         role: Role::CLIENT,
         refused: false,
-        limits: Limits::default(),
+        limits: FrameLimits::default(),
         client: 1,
         text: Vec::new(),
     }

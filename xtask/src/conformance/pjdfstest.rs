@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const VERSION: &str = "0.2.2";
 /// Longer than any file system needs; the suite takes seconds locally.
-const LIMIT: Duration = Duration::from_secs(1800);
+const SUITE_TIMEOUT: Duration = Duration::from_secs(1800);
 
 /// What the suite says of each test.
 type Results = BTreeMap<String, String>;
@@ -72,7 +72,7 @@ fn suite(session: &Session, program: &Path, config: &Path, log: &str, place: &Pa
     let _ = fs::remove_file(&log);
     let mut command = Command::new(program);
     command.arg("-c").arg(config).arg("-p").arg(place).args(filter).env("NO_COLOR", "1");
-    let _ = logged(command, &log, LIMIT);
+    let _ = logged(command, &log, SUITE_TIMEOUT);
     parse(&String::from_utf8_lossy(&fs::read(&log).unwrap_or_default()))
 }
 

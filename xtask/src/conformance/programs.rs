@@ -28,7 +28,7 @@ const PROGRAMS: [Program; 8] = [
     Program { name: "stress-ng", needs: &[("stress-ng", "stress-ng")], script: include_str!("stress-ng.sh") },
 ];
 
-const LIMIT: Duration = Duration::from_secs(3600);
+const PROGRAM_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Every program.
 pub fn names() -> impl Iterator<Item = &'static str> {
@@ -86,7 +86,7 @@ fn once(session: &Session, program: &Program, place: &Path, suffix: &str) -> Res
     let mut shell = Command::new("sh");
     shell.args(["-eux", "-c", program.script]).current_dir(&local);
     shell.env("D", &work).env("L", &local).env("ROOT", &session.root).env("FILES", session.files.to_string());
-    let done = logged(shell, &log, LIMIT);
+    let done = logged(shell, &log, PROGRAM_TIMEOUT);
     for folder in [&work, &local] {
         let removed = fs::remove_dir_all(folder).map_err(|why| format!("removing {}: {why}", folder.display()));
         if done.is_ok() {

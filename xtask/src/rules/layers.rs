@@ -5,7 +5,7 @@
 
 use super::Source;
 use super::paths::{passed_on, used};
-use super::ratchet::Found;
+use super::ratchet::Places;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -47,7 +47,7 @@ impl Layers {
     }
 
     /// The arrows that point up, and what has no layer.
-    pub fn arrows(&self, sources: &[Source]) -> (BTreeMap<String, Found>, Vec<String>) {
+    pub fn arrows(&self, sources: &[Source]) -> (BTreeMap<String, Places>, Vec<String>) {
         let (mut found, mut unplaced) = (BTreeMap::new(), Vec::new());
         for one in &self.0 {
             one.arrows(sources, &mut found, &mut unplaced);
@@ -57,7 +57,7 @@ impl Layers {
 }
 
 impl Crate {
-    fn arrows(&self, sources: &[Source], found: &mut BTreeMap<String, Found>, unplaced: &mut Vec<String>) {
+    fn arrows(&self, sources: &[Source], found: &mut BTreeMap<String, Places>, unplaced: &mut Vec<String>) {
         let root = format!("{}/src", self.folder);
         let own = sources.iter().filter_map(|source| Some((source.path.strip_prefix(&root).ok()?, source)));
         let own: Vec<(&Path, &Source)> = own.collect();

@@ -6,12 +6,12 @@ use std::fmt;
 
 /// How many places of one kind there are now, and some of them.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct Places {
     pub count: usize,
     pub places: Vec<String>,
 }
 
-impl Found {
+impl Places {
     pub fn add(&mut self, place: String) {
         self.count += 1;
         self.places.push(place);
@@ -19,7 +19,7 @@ impl Found {
 }
 
 /// Places of a broken rule that are shown.
-const SHOWN: usize = 20;
+const MAX_SHOWN_PLACES: usize = 20;
 
 /// What is written down.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,12 +52,12 @@ impl Ratchet {
     }
 
     /// The counts that are above the recorded ones, or above `allowed` if none is recorded.
-    pub fn risen(&self, found: &BTreeMap<String, Found>, allowed: usize) -> Vec<String> {
+    pub fn risen(&self, found: &BTreeMap<String, Places>, allowed: usize) -> Vec<String> {
         let mut risen = Vec::new();
         for (key, found) in found {
             let most = self.get(key).unwrap_or(allowed);
             if found.count > most {
-                let places = found.places.iter().rev().take(SHOWN).map(|place| format!("\n    {place}"));
+                let places = found.places.iter().rev().take(MAX_SHOWN_PLACES).map(|place| format!("\n    {place}"));
                 let places: String = places.collect();
                 risen.push(format!("{key}: {}, at most {most} allowed{places}", found.count));
             }
@@ -66,7 +66,7 @@ impl Ratchet {
     }
 
     /// The same with every count that fell.
-    pub fn lowered(&self, found: &BTreeMap<String, Found>) -> Self {
+    pub fn lowered(&self, found: &BTreeMap<String, Places>) -> Self {
         let now = |key: &str| found.get(key).map_or(0, |found| found.count);
         let counts = self.counts.iter().map(|(key, &count)| (key.clone(), count.min(now(key))));
         Self { comment: self.comment.clone(), counts: counts.filter(|&(_, count)| count > 0).collect() }
@@ -87,8 +87,8 @@ mod tests {
     #[test]
     fn counts_may_fall_and_not_rise() {
         let known = Ratchet::parse("# What it is.\na b 2\nc 1\nd 1\n").unwrap();
-        let found = |counts: &[(&str, usize)]| -> BTreeMap<String, Found> {
-            let found = |count| Found { count, places: vec!["file:7".into()] };
+        let found = |counts: &[(&str, usize)]| -> BTreeMap<String, Places> {
+            let found = |count| Places { count, places: vec!["file:7".into()] };
             counts.iter().map(|&(key, count)| (key.to_owned(), found(count))).collect()
         };
         assert_eq!(known.risen(&found(&[("a b", 2), ("c", 0), ("new", 3)]), 3), Vec::<String>::new());

@@ -1,19 +1,23 @@
 //! Widths that rustfmt does not keep: it breaks neither comments nor long strings.
 
 use super::Source;
-use super::ratchet::Found;
+use super::ratchet::Places;
 use std::collections::BTreeMap;
 
 /// Columns of a comment line, and of any other.
-const COMMENT: usize = 100;
-const CODE: usize = 120;
+const MAX_COMMENT_COLUMNS: usize = 100;
+const MAX_CODE_COLUMNS: usize = 120;
 
 /// The lines that are too wide, by kind and crate: `comments fs`, `code fs`.
-pub fn wide_lines(sources: &[Source]) -> BTreeMap<String, Found> {
-    let mut found = BTreeMap::<String, Found>::new();
+pub fn wide_lines(sources: &[Source]) -> BTreeMap<String, Places> {
+    let mut found = BTreeMap::<String, Places>::new();
     for source in sources {
         for (number, line) in source.text.lines().enumerate() {
-            let (kind, most) = if line.trim_start().starts_with("//") { ("comments", COMMENT) } else { ("code", CODE) };
+            let (kind, most) = if line.trim_start().starts_with("//") {
+                ("comments", MAX_COMMENT_COLUMNS)
+            } else {
+                ("code", MAX_CODE_COLUMNS)
+            };
             let columns = line.chars().count();
             if columns > most {
                 let place = format!("{}:{}: {columns} columns, at most {most}", source.path.display(), number + 1);

@@ -47,7 +47,7 @@ impl Disk {
     }
 
     /// Whether it can be full and hang.
-    pub fn has_room_of_its_own(&self) -> bool {
+    pub fn has_space_of_its_own(&self) -> bool {
         self.own
     }
 
@@ -60,7 +60,7 @@ impl Disk {
         run(Command::new("fsfreeze").arg("-u").arg(&self.point)).map(drop)
     }
 
-    /// Takes all the room there is.
+    /// Takes all the space there is.
     pub fn fill(&self) -> Result<(), String> {
         let path = self.point.join("filler");
         // Most of it at once, without writing it.

@@ -108,7 +108,7 @@ impl Faults {
             return Ok(());
         }
         let mut kinds = vec![Trouble::Gone];
-        if run.world.disks[target].has_room_of_its_own() {
+        if run.world.disks[target].has_space_of_its_own() {
             kinds.extend([Trouble::Frozen, Trouble::Full]);
         }
         if run.world.is_cluster() {
@@ -141,7 +141,7 @@ impl Faults {
     fn moment(&mut self, run: &mut Run) -> Result<(), String> {
         let trouble = match run.world.is_cluster() {
             true => Trouble::Stopped,
-            false if run.world.disks[0].has_room_of_its_own() => Trouble::Frozen,
+            false if run.world.disks[0].has_space_of_its_own() => Trouble::Frozen,
             false => return Ok(()),
         };
         let until = Instant::now() + self.milliseconds(200..900);
@@ -252,7 +252,7 @@ fn end(world: &World, record: &mut Record, ongoing: &Ongoing) -> Result<(), Stri
     let disk = &world.disks[target];
     match ongoing.trouble {
         Trouble::Frozen => disk.thaw(),
-        // That there may be no room stays allowed until the volume heals: what was placed badly
+        // That there may be no space stays allowed until the volume heals: what was placed badly
         // meanwhile takes a while to move.
         Trouble::Full => disk.empty(),
         Trouble::Gone => disk.bring_back(),

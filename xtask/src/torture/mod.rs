@@ -22,9 +22,9 @@ use world::World;
 
 /// The longest that an operation waits, as docs/cluster.md has it: for a metadata server that does
 /// not come back.
-const LONGEST_WAIT: Duration = Duration::from_secs(300);
+const MAX_WAIT: Duration = Duration::from_secs(300);
 /// On directories there is nothing to wait for but disks.
-const LONGEST_WAIT_EMBEDDED: Duration = Duration::from_secs(120);
+const MAX_WAIT_EMBEDDED: Duration = Duration::from_secs(120);
 
 /// What to do.
 struct Options {
@@ -96,7 +96,7 @@ impl Record {
 struct Writers {
     child: Child,
     said: Receiver<String>,
-    /// Operations, refusals for lack of room, the longest wait that goes on, the slowest operation
+    /// Operations, refusals for lack of space, the longest wait that goes on, the slowest operation
     /// in milliseconds, and what they are.
     last: String,
     failure: Option<String>,
@@ -124,8 +124,8 @@ impl Writers {
     }
 
     /// Takes in what they said. Returns the last word that is an answer.
-    fn listen(&mut self, patience: Duration) -> Option<String> {
-        let mut line = self.said.recv_timeout(patience);
+    fn listen(&mut self, timeout: Duration) -> Option<String> {
+        let mut line = self.said.recv_timeout(timeout);
         let mut answer = None;
         loop {
             match line {
@@ -242,14 +242,14 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<(), String> {
     };
     let writers = Writers::start(options.writers, random.u64(..), &world.points)?;
     let record = Record { begun: Instant::now(), lines: Vec::new() };
-    let longest_wait = if options.cluster { LONGEST_WAIT } else { LONGEST_WAIT_EMBEDDED };
+    let longest_wait = if options.cluster { MAX_WAIT } else { MAX_WAIT_EMBEDDED };
     let mut run = Run { writers, world, record, counts: BTreeMap::new(), longest_wait };
     let mut faults = Faults::new(random);
     let done = campaign(&mut run, &mut faults, options.time);
     let panics: Vec<String> = run.world.processes().flat_map(process::Process::panics).collect();
     let done = done.and_then(|()| if panics.is_empty() { Ok(()) } else { Err(panics.join("\n")) });
     println!(
-        "{} operations, {} refused for lack of room, slowest {} ms ({}); {:?}",
+        "{} operations, {} refused for lack of space, slowest {} ms ({}); {:?}",
         run.writers.number(0),
         run.writers.number(1),
         run.writers.number(3),
@@ -280,14 +280,14 @@ fn possible() -> Result<(), String> {
 
 fn campaign(run: &mut Run, faults: &mut Faults, time: Duration) -> Result<(), String> {
     let begun = Instant::now();
-    let mut told = Instant::now();
+    let mut last_report = Instant::now();
     while begun.elapsed() < time {
         run.writers.listen(Duration::from_millis(50));
         run.look()?;
         faults.turn(run)?;
-        if told.elapsed() > Duration::from_secs(30) {
+        if last_report.elapsed() > Duration::from_secs(30) {
             println!("{:6.1} min: {} operations", begun.elapsed().as_secs_f64() / 60.0, run.writers.number(0));
-            told = Instant::now();
+            last_report = Instant::now();
         }
     }
     run.event("the faults end".into());

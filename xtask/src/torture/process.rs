@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// A process that is not ready within this time does not start.
-const READY: Duration = Duration::from_secs(120);
+const READY_TIMEOUT: Duration = Duration::from_secs(120);
 
 pub struct Process {
     pub name: String,
@@ -55,8 +55,8 @@ impl Process {
             if let Some(status) = self.died() {
                 return Err(format!("{} does not start, {status}: {}", self.name, self.last_words()));
             }
-            if begun.elapsed() > READY {
-                return Err(format!("{} does not start within {READY:?}: {}", self.name, self.last_words()));
+            if begun.elapsed() > READY_TIMEOUT {
+                return Err(format!("{} does not start within {READY_TIMEOUT:?}: {}", self.name, self.last_words()));
             }
             beside()?;
             sleep(Duration::from_millis(5));
@@ -104,19 +104,19 @@ impl Process {
     }
 
     /// Waits until it ends by itself.
-    pub fn wait(&self, patience: Duration) -> Result<(), String> {
-        self.wait_beside(patience, || Ok(()))
+    pub fn wait(&self, timeout: Duration) -> Result<(), String> {
+        self.wait_beside(timeout, || Ok(()))
     }
 
-    fn wait_beside(&self, patience: Duration, mut beside: impl FnMut() -> Result<(), String>) -> Result<(), String> {
+    fn wait_beside(&self, timeout: Duration, mut beside: impl FnMut() -> Result<(), String>) -> Result<(), String> {
         let begun = Instant::now();
         loop {
             let Some(status) = self.child().as_mut().and_then(|child| child.try_wait().ok().flatten()) else {
                 if self.child().is_none() {
                     return Ok(());
                 }
-                if begun.elapsed() > patience {
-                    return Err(format!("{} does not end within {patience:?}: {}", self.name, self.last_words()));
+                if begun.elapsed() > timeout {
+                    return Err(format!("{} does not end within {timeout:?}: {}", self.name, self.last_words()));
                 }
                 beside()?;
                 sleep(Duration::from_millis(5));
@@ -131,9 +131,9 @@ impl Process {
     }
 
     /// With SIGTERM: it ends well. Something goes on while it does.
-    pub fn end_beside(&self, patience: Duration, beside: impl FnMut() -> Result<(), String>) -> Result<(), String> {
+    pub fn end_beside(&self, timeout: Duration, beside: impl FnMut() -> Result<(), String>) -> Result<(), String> {
         self.signal("TERM");
-        self.wait_beside(patience, beside)
+        self.wait_beside(timeout, beside)
     }
 }
 

@@ -18,7 +18,7 @@ const TARGETS: usize = 8;
 /// A client that is silent for this long has lost its session.
 pub const LEASE: Duration = Duration::from_secs(10);
 /// No command takes longer.
-const COMMAND: Duration = Duration::from_secs(300);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(300);
 
 pub struct World {
     weft: PathBuf,
@@ -166,10 +166,10 @@ impl World {
             if let Some(status) = child.try_wait().map_err(error)? {
                 break status;
             }
-            if begun.elapsed() > COMMAND {
+            if begun.elapsed() > COMMAND_TIMEOUT {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(format!("weft {name} takes longer than {COMMAND:?}"));
+                return Err(format!("weft {name} takes longer than {COMMAND_TIMEOUT:?}"));
             }
             sleep(Duration::from_millis(5));
         };
@@ -194,7 +194,7 @@ impl World {
     }
 
     /// Repairs until the volume is healthy.
-    pub fn heal(&self, patience: Duration) -> Result<(), String> {
+    pub fn heal(&self, timeout: Duration) -> Result<(), String> {
         let begun = Instant::now();
         loop {
             let repair = self.on_volume("repair")?;
@@ -202,8 +202,8 @@ impl World {
             if repair.0 == Some(0) && status.0 == Some(0) {
                 return Ok(());
             }
-            if begun.elapsed() > patience {
-                return Err(format!("the volume does not heal within {patience:?}:\n{}\n{}", repair.1, status.1));
+            if begun.elapsed() > timeout {
+                return Err(format!("the volume does not heal within {timeout:?}:\n{}\n{}", repair.1, status.1));
             }
             sleep(Duration::from_millis(300));
         }
@@ -219,14 +219,14 @@ impl World {
     /// Ends a mount as users do.
     pub fn unmount(&self, mount: usize) -> Result<(), String> {
         run(Command::new(&self.weft).env("TMPDIR", &self.folder).arg("unmount").arg(&self.points[mount]))?;
-        self.mounts[mount].wait(COMMAND)
+        self.mounts[mount].wait(COMMAND_TIMEOUT)
     }
 }
 
 impl Drop for World {
     fn drop(&mut self) {
         // A process that waits for a frozen disk cannot be killed.
-        for disk in self.disks.iter().filter(|disk| disk.has_room_of_its_own()) {
+        for disk in self.disks.iter().filter(|disk| disk.has_space_of_its_own()) {
             let _ = disk.thaw();
         }
         for (mount, point) in self.mounts.iter().zip(&self.points) {

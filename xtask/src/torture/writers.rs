@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 /// Files of a writer.
 const FILES: usize = 10;
 /// The most cells of a file: 4 MiB.
-const LONGEST: usize = 65_536;
+const MAX_FILE_CELLS: usize = 65_536;
 /// The cause of an error must arrive within this time.
-const TOLD_WITHIN: Duration = Duration::from_secs(5);
+const CAUSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 const RUN: u8 = 0;
 const PAUSE: u8 = 1;
@@ -31,12 +31,12 @@ struct World {
     mounts: Vec<PathBuf>,
     /// Odd while a mount is down, or may lose unsynced data.
     epochs: Vec<AtomicU32>,
-    /// Whether there may be no room.
+    /// Whether there may be no space.
     full: AtomicBool,
     phase: AtomicU8,
     failed: AtomicBool,
     operations: AtomicU64,
-    no_room: AtomicU64,
+    no_space: AtomicU64,
     begun: Instant,
     /// What each writer does, and since when.
     doing: Vec<Mutex<(String, Instant)>>,
@@ -83,7 +83,7 @@ pub fn run(arguments: &[&str]) -> Result<(), String> {
         phase: AtomicU8::new(RUN),
         failed: AtomicBool::new(false),
         operations: AtomicU64::new(0),
-        no_room: AtomicU64::new(0),
+        no_space: AtomicU64::new(0),
         begun: Instant::now(),
         doing: (0..count).map(|_| Mutex::new(("starting".into(), Instant::now()))).collect(),
         slowest: Mutex::new((Duration::ZERO, "nothing".into())),
@@ -129,7 +129,7 @@ fn report(world: &World) -> String {
     format!(
         "tick {} {} {:.1} {} {what}; slowest {name}",
         world.operations.load(SeqCst),
-        world.no_room.load(SeqCst),
+        world.no_space.load(SeqCst),
         since.elapsed().as_secs_f64(),
         slowest.as_millis(),
     )
@@ -250,14 +250,14 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// An operation failed: that is in order when the mount lost its state, or nothing had room.
+    /// An operation failed: that is in order when the mount lost its state, or nothing had space.
     fn failed(&mut self, slot: usize, what: &str, why: &io::Error) -> Result<(), String> {
         let begun = Instant::now();
         if why.kind() == ErrorKind::StorageFull && self.world.full.load(SeqCst) {
-            self.world.no_room.fetch_add(1, SeqCst);
+            self.world.no_space.fetch_add(1, SeqCst);
             return self.write_anew(slot);
         }
-        while begun.elapsed() < TOLD_WITHIN {
+        while begun.elapsed() < CAUSE_TIMEOUT {
             if self.world.epoch(self.mount) != self.epoch {
                 return Ok(());
             }
@@ -266,14 +266,14 @@ impl<'a> Writer<'a> {
         Err(format!("{what} of f{slot}: {why}"))
     }
 
-    /// Replaces a file with a failed write once there is room. Until then, the kernel may show data
-    /// that was never stored: a failed sync leaves its pages as they are.
+    /// Replaces a file with a failed write once there is space. Until then, the kernel may show
+    /// data that was never stored: a failed sync leaves its pages as they are.
     fn write_anew(&mut self, slot: usize) -> Result<(), String> {
         let (begun, epoch) = (Instant::now(), self.epoch);
         while self.world.epoch(self.mount) == epoch && self.world.phase() != END {
             match self.replace(slot) {
                 Ok(()) => return Ok(()),
-                Err(Fault::Failed(why)) if begun.elapsed() > TOLD_WITHIN * 24 => {
+                Err(Fault::Failed(why)) if begun.elapsed() > CAUSE_TIMEOUT * 24 => {
                     return Err(format!("f{slot} cannot be written anew: {why}"));
                 }
                 Err(_) => sleep(Duration::from_millis(50)),
@@ -302,7 +302,7 @@ impl<'a> Writer<'a> {
         self.doing(&format!("settling f{slot}"));
         let epoch = self.world.epoch(self.mount);
         let begun = Instant::now();
-        // The first sync may tell what was lost, and room may have to come back.
+        // The first sync may tell what was lost, and space may have to come back.
         let read = loop {
             let synced = match File::open(self.at(self.mount, slot)) {
                 Ok(file) => file.sync_all().and_then(|()| self.sync_directory()),
@@ -312,7 +312,7 @@ impl<'a> Writer<'a> {
             match synced.and_then(|()| self.content(slot, self.mount)) {
                 Ok(read) => break read,
                 Err(_) if self.world.epoch(self.mount) != epoch || self.world.phase() == END => return Ok(()),
-                Err(why) if begun.elapsed() > TOLD_WITHIN * 12 => {
+                Err(why) if begun.elapsed() > CAUSE_TIMEOUT * 12 => {
                     return Err(format!("f{slot} cannot be read after a fault: {why}"));
                 }
                 Err(_) => sleep(Duration::from_millis(20)),
@@ -350,7 +350,7 @@ impl<'a> Writer<'a> {
 
     /// A number of cells, small ones more often.
     fn count(&mut self) -> usize {
-        let most = [16, 16, 256, 256, 4096, LONGEST / 4][self.random.usize(..6)];
+        let most = [16, 16, 256, 256, 4096, MAX_FILE_CELLS / 4][self.random.usize(..6)];
         self.random.usize(1..=most)
     }
 
@@ -359,23 +359,23 @@ impl<'a> Writer<'a> {
         // At the end, inside, or with a hole before it.
         let first = match self.random.u8(..4) {
             0 => length,
-            1 => (length + self.random.usize(..100)).min(LONGEST - 1),
+            1 => (length + self.random.usize(..100)).min(MAX_FILE_CELLS - 1),
             _ => self.random.usize(..=length),
         };
-        let first = first.min(LONGEST - 1);
-        let count = self.count().min(LONGEST - first);
+        let first = first.min(MAX_FILE_CELLS - 1);
+        let count = self.count().min(MAX_FILE_CELLS - first);
         self.doing(&format!("writing f{slot} {first}+{count}"));
         let file = self.open(slot)?;
         let model = &mut self.files[slot];
         let version = model.next_version();
         model.write(first, count, version);
         file.write_all_at(&bytes(model.file, first, count, version), (first * CELL) as u64)?;
-        self.told_of_room(&file)
+        self.told_of_space(&file)
     }
 
-    /// A kernel that keeps pages back says at close that there was no room for them, and `File`
+    /// A kernel that keeps pages back says at close that there was no space for them, and `File`
     /// does not tell: so what may have none is synced before.
-    fn told_of_room(&self, file: &File) -> Done {
+    fn told_of_space(&self, file: &File) -> Done {
         if self.world.full.load(SeqCst) {
             file.sync_data()?;
         }
@@ -399,12 +399,12 @@ impl<'a> Writer<'a> {
 
     fn truncate(&mut self, slot: usize) -> Done {
         let length = self.files[slot].now.as_ref().map_or(0, Vec::len);
-        let length = self.random.usize(..=(length + length / 8).min(LONGEST));
+        let length = self.random.usize(..=(length + length / 8).min(MAX_FILE_CELLS));
         self.doing(&format!("truncating f{slot} to {length}"));
         let file = self.open(slot)?;
         self.files[slot].set_length(length);
         file.set_len((length * CELL) as u64)?;
-        self.told_of_room(&file)
+        self.told_of_space(&file)
     }
 
     /// Writes a new file, syncs it, and renames it over the old one: readers see one or the other.

@@ -1,11 +1,11 @@
 //! `weft cp`: files into a volume that is not mounted, and out of it.
 
-use super::{PIECE, at, entries, find, parent_path};
+use super::{COPY_PIECE_BYTES, at, entries, find, parent_path};
 use crate::failure::{Failure, Outcome};
 use crate::volumes::{Address, Open, open};
 use crate::{interrupt, progress, show};
 use clap::Args;
-use fs::{Attributes, Kind, New, RenameMode, SetAttributes, SetTime, Time};
+use fs::{Attributes, FileKind, New, RenameMode, SetAttributes, SetTime, Time};
 use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
 use serde_json::json;
@@ -117,7 +117,7 @@ impl Copying<'_> {
     fn take_in(&self, from: &Path, to: &Address, into: bool) -> Outcome {
         let failed = |why: &dyn std::fmt::Display| Failure::Other(format!("{}: {why}", Shown(from)));
         let (parent, name) = match find(self.volume, to) {
-            Ok(found) if found.kind == Kind::Directory => {
+            Ok(found) if found.kind == FileKind::Directory => {
                 // The plain path of `.` or `..` has a name.
                 let plain = if from.file_name().is_some() { Ok(from.to_path_buf()) } else { from.canonicalize() };
                 let plain = plain.map_err(|why| failed(&why))?;
@@ -129,7 +129,7 @@ impl Copying<'_> {
                 let name = to.names().last().ok_or_else(|| failed(&"no name to copy it to"))?.to_vec();
                 let above = Address { path: parent_path(&to.path), ..to.clone() };
                 let parent = find(self.volume, &above)?;
-                if parent.kind != Kind::Directory {
+                if parent.kind != FileKind::Directory {
                     return Err(Failure::Other(format!("{} is not a directory", above.shown())));
                 }
                 (parent.ino, name)
@@ -146,29 +146,29 @@ impl Copying<'_> {
         self.control.go_on()?;
         let source = from.symlink_metadata().map_err(|why| failed(&why))?;
         let kind = if source.is_dir() {
-            Kind::Directory
+            FileKind::Directory
         } else if source.is_symlink() {
-            Kind::Symlink
+            FileKind::Symlink
         } else if source.is_file() {
-            Kind::File
+            FileKind::File
         } else {
             show::warning(format_args!("{} is not a file, directory or link; it was not copied", Shown(from)));
             return Ok(());
         };
-        if kind == Kind::Directory && !self.recursive {
+        if kind == FileKind::Directory && !self.recursive {
             return Err(Failure::Usage(format!("{} is a directory; give -r to copy it with all in it", Shown(from))));
         }
-        let link = if kind == Kind::Symlink {
+        let link = if kind == FileKind::Symlink {
             std::fs::read_link(from).map_err(|why| failed(&why))?.as_os_str().as_bytes().to_vec()
         } else {
             Vec::new()
         };
         let new = New { kind, mode: source.mode() & 0o7777, uid: source.uid(), gid: source.gid(), device: 0, link };
-        if kind == Kind::Directory {
+        if kind == FileKind::Directory {
             let ino = match volume.make(parent, name, &new) {
                 Ok(made) => made.ino,
                 Err(error) => match volume.lookup(parent, name) {
-                    Ok(there) if there.kind == Kind::Directory => there.ino,
+                    Ok(there) if there.kind == FileKind::Directory => there.ino,
                     Ok(_) => return Err(failed(&"something in the volume is not a directory")),
                     Err(_) => return Err(failed(&error)),
                 },
@@ -180,7 +180,7 @@ impl Copying<'_> {
             return self.put_times(ino, &source).map_err(|why| failed(&why));
         }
         let there = volume.lookup(parent, name).ok();
-        if there.is_some_and(|there| there.kind == Kind::Directory) {
+        if there.is_some_and(|there| there.kind == FileKind::Directory) {
             return Err(failed(&"there is a directory of that name in the volume"));
         }
         if there.is_some() && !self.force {
@@ -190,7 +190,7 @@ impl Copying<'_> {
         let under = if there.is_some() { temporary.as_bytes() } else { name };
         let made = volume.make(parent, under, &new).map_err(|why| failed(&why))?;
         let filled = || -> Outcome {
-            if kind == Kind::File {
+            if kind == FileKind::File {
                 self.put_content(from, made.ino)?;
             }
             self.put_times(made.ino, &source).map_err(|why| failed(&why))?;
@@ -208,7 +208,7 @@ impl Copying<'_> {
     fn put_content(&self, from: &Path, ino: u64) -> Outcome {
         let failed = |why: &dyn std::fmt::Display| Failure::Other(format!("{}: {why}", Shown(from)));
         let file = File::open(from).map_err(|why| failed(&why))?;
-        let (mut piece, mut offset) = (vec![0; PIECE], 0);
+        let (mut piece, mut offset) = (vec![0; COPY_PIECE_BYTES], 0);
         loop {
             self.control.go_on()?;
             let length = file.read_at(&mut piece, offset).map_err(|why| failed(&why))?;
@@ -260,11 +260,11 @@ impl Copying<'_> {
         let failed = |why: &dyn std::fmt::Display| Failure::Other(format!("{}: {why}", Shown(to)));
         self.control.go_on()?;
         match found.kind {
-            Kind::Directory if !self.recursive => {
+            FileKind::Directory if !self.recursive => {
                 let what = format!("{} is a directory; give -r to copy it with all in it", address.shown());
                 return Err(Failure::Usage(what));
             }
-            Kind::Directory => {
+            FileKind::Directory => {
                 if !to.is_dir() {
                     std::fs::DirBuilder::new().mode(0o700).create(to).map_err(|why| failed(&why))?;
                 }
@@ -276,7 +276,7 @@ impl Copying<'_> {
                 let permissions = std::fs::Permissions::from_mode(found.mode);
                 return std::fs::set_permissions(to, permissions).map_err(|why| failed(&why));
             }
-            Kind::File | Kind::Symlink => {}
+            FileKind::File | FileKind::Symlink => {}
             _ => {
                 show::warning(format_args!("{} is not a file, directory or link; it was not copied", address.shown()));
                 return Ok(());
@@ -290,7 +290,7 @@ impl Copying<'_> {
         }
         let part = to.with_file_name(temporary_name());
         let filled = || -> Outcome {
-            if found.kind == Kind::File {
+            if found.kind == FileKind::File {
                 self.put_file(address, found, &part, to)?;
             } else {
                 let target = self.volume.read_link(found.ino).map_err(at(address))?;
@@ -311,7 +311,7 @@ impl Copying<'_> {
         let failed = |why: &dyn std::fmt::Display| Failure::Other(format!("{}: {why}", Shown(to)));
         let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(part);
         let file = made.map_err(|why| failed(&why))?;
-        let (mut piece, mut offset) = (vec![0; PIECE], 0);
+        let (mut piece, mut offset) = (vec![0; COPY_PIECE_BYTES], 0);
         loop {
             self.control.go_on()?;
             let length = self.volume.read(found.ino, offset, &mut piece).map_err(at(address))?;

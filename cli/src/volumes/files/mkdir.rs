@@ -5,7 +5,7 @@ use crate::failure::{Failure, Outcome};
 use crate::show;
 use crate::volumes::{Address, Open, open};
 use clap::Args;
-use fs::{Kind, New};
+use fs::{FileKind, New};
 use serde_json::json;
 use std::ffi::OsString;
 
@@ -51,11 +51,11 @@ fn make(volume: &Open, address: &Address, mode: u32, made: &mut usize) -> Outcom
     };
     let above = Address { path: parent_path(&address.path), ..address.clone() };
     let parent = find(volume, &above)?;
-    if parent.kind != Kind::Directory {
+    if parent.kind != FileKind::Directory {
         return Err(Failure::Other(format!("{} is not a directory", above.shown())));
     }
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    let new = New { kind: Kind::Directory, mode, uid, gid, device: 0, link: Vec::new() };
+    let new = New { kind: FileKind::Directory, mode, uid, gid, device: 0, link: Vec::new() };
     volume.make(parent.ino, name, &new).map_err(at(address))?;
     *made += 1;
     Ok(())
@@ -68,7 +68,7 @@ fn make_all(volume: &Open, address: &Address, mode: u32, made: &mut usize) -> Ou
         path.push(name);
         let part = Address { path: path.join(&b'/'), ..address.clone() };
         match find(volume, &part) {
-            Ok(there) if there.kind == Kind::Directory => {}
+            Ok(there) if there.kind == FileKind::Directory => {}
             Ok(_) => return Err(Failure::Other(format!("{} is not a directory", part.shown()))),
             // If it cannot be made, that error says again why it cannot be found.
             Err(_) => make(volume, &part, mode, made)?,

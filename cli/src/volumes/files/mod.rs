@@ -10,7 +10,7 @@ use super::{Address, Open, open};
 use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::Args;
-use fs::{Attributes, Kind, ROOT};
+use fs::{Attributes, FileKind, ROOT};
 use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -19,9 +19,9 @@ use std::path::Path;
 use volume::Shown;
 
 /// What is copied at a time.
-const PIECE: usize = 1 << 20;
+const COPY_PIECE_BYTES: usize = 1 << 20;
 /// Entries that are listed at a time.
-const BATCH: usize = 1000;
+const LIST_BATCH_ENTRIES: usize = 1000;
 
 /// List the files of a volume
 #[derive(Args)]
@@ -87,7 +87,7 @@ fn find(volume: &Open, address: &Address) -> Result<Attributes, Failure> {
 fn entries(volume: &Open, ino: u64) -> Result<Vec<(Vec<u8>, Attributes)>, fs::Error> {
     let (mut all, mut cookie) = (Vec::new(), 0);
     loop {
-        let listed = volume.list(ino, cookie, BATCH)?;
+        let listed = volume.list(ino, cookie, LIST_BATCH_ENTRIES)?;
         let Some(last) = listed.last() else { break };
         cookie = last.cookie;
         all.extend(listed.into_iter().map(|entry| (entry.name, entry.attributes)));
@@ -96,15 +96,15 @@ fn entries(volume: &Open, ino: u64) -> Result<Vec<(Vec<u8>, Attributes)>, fs::Er
     Ok(all)
 }
 
-fn word(kind: Kind) -> (&'static str, char) {
+fn word(kind: FileKind) -> (&'static str, char) {
     match kind {
-        Kind::File => ("file", '-'),
-        Kind::Directory => ("directory", 'd'),
-        Kind::Symlink => ("symlink", 'l'),
-        Kind::Fifo => ("fifo", 'p'),
-        Kind::Socket => ("socket", 's'),
-        Kind::BlockDevice => ("block-device", 'b'),
-        Kind::CharacterDevice => ("character-device", 'c'),
+        FileKind::File => ("file", '-'),
+        FileKind::Directory => ("directory", 'd'),
+        FileKind::Symlink => ("symlink", 'l'),
+        FileKind::Fifo => ("fifo", 'p'),
+        FileKind::Socket => ("socket", 's'),
+        FileKind::BlockDevice => ("block-device", 'b'),
+        FileKind::CharacterDevice => ("character-device", 'c'),
     }
 }
 
@@ -132,7 +132,7 @@ pub fn list(arguments: &ListArguments, as_json: bool) -> Outcome {
     let address = Address::required(&arguments.address)?;
     let volume = open(&address.volume, true)?;
     let found = find(&volume, &address)?;
-    let listed = if found.kind == Kind::Directory {
+    let listed = if found.kind == FileKind::Directory {
         entries(&volume, found.ino).map_err(at(&address))?
     } else {
         vec![(address.names().last().unwrap_or_default().to_vec(), found)]
@@ -199,7 +199,7 @@ enum ReadOut {
 }
 
 fn read_out(volume: &Open, ino: u64, to: &mut dyn Write) -> Result<(), ReadOut> {
-    let (mut piece, mut offset) = (vec![0; PIECE], 0);
+    let (mut piece, mut offset) = (vec![0; COPY_PIECE_BYTES], 0);
     loop {
         let length = volume.read(ino, offset, &mut piece).map_err(ReadOut::Read)?;
         to.write_all(&piece[..length]).map_err(ReadOut::Write)?;
@@ -233,7 +233,7 @@ fn remove_one(volume: &Open, address: &Address, recursive: bool, removed: &mut u
     let found = find(volume, address)?;
     let parent = Address { path: parent_path(&address.path), ..address.clone() };
     let parent = find(volume, &parent)?.ino;
-    if found.kind == Kind::Directory && !recursive {
+    if found.kind == FileKind::Directory && !recursive {
         let what = format!("{} is a directory; give -r to remove it with all in it", address.shown());
         return Err(Failure::Usage(what));
     }
@@ -251,7 +251,7 @@ fn remove_tree(
     found: &Attributes,
     removed: &mut usize,
 ) -> Result<(), fs::Error> {
-    if found.kind == Kind::Directory {
+    if found.kind == FileKind::Directory {
         for (name, inside) in entries(volume, found.ino)? {
             remove_tree(volume, found.ino, &name, &inside, removed)?;
         }

@@ -5,7 +5,7 @@ use crate::failure::{Failure, Outcome};
 use crate::show;
 use crate::volumes::{Address, Open, open};
 use clap::Args;
-use fs::{Kind, RenameMode};
+use fs::{FileKind, RenameMode};
 use serde_json::json;
 use std::ffi::OsString;
 
@@ -56,7 +56,7 @@ fn rename(volume: &Open, from: &Address, to: &Address, into: bool, force: bool) 
     let old = find(volume, &old)?.ino;
     find(volume, from)?;
     let (target, new, new_name) = match find(volume, to) {
-        Ok(there) if there.kind == Kind::Directory => {
+        Ok(there) if there.kind == FileKind::Directory => {
             let path = [&to.path[..], name].join(&b'/');
             (Address { path, ..to.clone() }, there.ino, name)
         }

@@ -1,12 +1,12 @@
 //! `weft du`: the space of files and directories of a volume. The process that has the volume open
 //! may carry it out, so that it takes little memory, however large and deep the tree is.
 
-use super::{BATCH, at, entries, find};
+use super::{LIST_BATCH_ENTRIES, at, entries, find};
 use crate::failure::{Failure, Outcome};
 use crate::volumes::{Address, Open, open};
 use crate::{interrupt, show};
 use clap::Args;
-use fs::{Attributes, Kind};
+use fs::{Attributes, FileKind};
 use rustix::io::Errno;
 use serde_json::json;
 use std::collections::HashSet;
@@ -123,10 +123,10 @@ impl Walk<'_> {
         };
         let found = find(self.volume, address)?;
         let mut sum = self.entry(&found);
-        if found.kind == Kind::Directory {
+        if found.kind == FileKind::Directory {
             for (name, inside) in entries(self.volume, found.ino).map_err(at(address))? {
                 let mut usage = self.entry(&inside);
-                if inside.kind == Kind::Directory {
+                if inside.kind == FileKind::Directory {
                     usage.add(self.below(inside.ino).map_err(|failed| failed.at(address))?);
                 }
                 sum.add(usage);
@@ -141,7 +141,7 @@ impl Walk<'_> {
 
     /// What a file or directory takes, without its entries.
     fn entry(&mut self, attributes: &Attributes) -> Usage {
-        if attributes.kind == Kind::Directory {
+        if attributes.kind == FileKind::Directory {
             return Usage { directories: 1, ..Usage::default() };
         }
         if attributes.links > 1 {
@@ -172,14 +172,14 @@ impl Walk<'_> {
                 levels.pop();
                 continue;
             };
-            let listed = match self.volume.list(level.ino, cookie, BATCH) {
+            let listed = match self.volume.list(level.ino, cookie, LIST_BATCH_ENTRIES) {
                 Ok(listed) => listed,
                 // It was removed meanwhile.
                 Err(why) if why.errno() == Errno::NOENT.raw_os_error() => Vec::new(),
                 Err(why) => return Err(Failed::List(why)),
             };
             level.cookie = listed.last().map(|last| last.cookie);
-            let directories = listed.iter().filter(|entry| entry.attributes.kind == Kind::Directory);
+            let directories = listed.iter().filter(|entry| entry.attributes.kind == FileKind::Directory);
             level.inside = directories.map(|entry| entry.attributes.ino).collect();
             listed.iter().for_each(|entry| sum.add(self.entry(&entry.attributes)));
         }

@@ -4,11 +4,11 @@ use crate::failure::Outcome;
 use crate::show;
 use serde_json::{Value, json};
 use std::time::Duration;
-use volume::steps::{Step, StepTotals};
+use volume::steps::{StepTotals, WriteStep};
 
 /// A line for each of the five steps.
 pub fn print(cost: &StepTotals) -> Outcome {
-    if cost.writes == 0 && cost.of(Step::Parity).count == 0 {
+    if cost.writes == 0 && cost.of(WriteStep::Parity).count == 0 {
         return show::text("  nothing was written since it was opened");
     }
     let time = |step| show::time(cost.of(step).time);
@@ -23,20 +23,20 @@ pub fn print(cost: &StepTotals) -> Outcome {
     };
     let parts = format!(
         "   client {}, metadata {}, transfer {}",
-        time(Step::Client),
-        time(Step::Metadata),
-        time(Step::Transfer)
+        time(WriteStep::Client),
+        time(WriteStep::Metadata),
+        time(WriteStep::Transfer)
     );
     line("CO", "client overhead", cost.client_overhead(), &parts)?;
-    line("MP", "master process", cost.of(Step::Master).time, "")?;
-    line("PC", "parity calculation", cost.of(Step::Parity).time, "")?;
-    line("DD", "data distribution", cost.of(Step::Distribution).time, "")?;
-    line("SP", "slave process", cost.of(Step::Slave).time, "")
+    line("MP", "master process", cost.of(WriteStep::Master).time, "")?;
+    line("PC", "parity calculation", cost.of(WriteStep::Parity).time, "")?;
+    line("DD", "data distribution", cost.of(WriteStep::Distribution).time, "")?;
+    line("SP", "slave process", cost.of(WriteStep::Slave).time, "")
 }
 
 /// The same for JSON.
 pub fn document(cost: &StepTotals) -> Value {
-    let step = |&step: &Step| {
+    let step = |&step: &WriteStep| {
         let taken = cost.of(step);
         json!({ "step": step.name(), "code": step.code(), "count": taken.count, "seconds": taken.time.as_secs_f64() })
     };
@@ -44,6 +44,6 @@ pub fn document(cost: &StepTotals) -> Value {
         "writes": cost.writes,
         "bytes": cost.bytes,
         "client_overhead_seconds": cost.client_overhead().as_secs_f64(),
-        "steps": Step::ALL.iter().map(step).collect::<Vec<_>>(),
+        "steps": WriteStep::ALL.iter().map(step).collect::<Vec<_>>(),
     })
 }

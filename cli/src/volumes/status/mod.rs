@@ -13,7 +13,7 @@ use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::Args;
 use fs::label::Role;
-use fs::{AtRisk, DomainStatus, Scrub, State, Status};
+use fs::{AtRisk, DomainStatus, Scrub, Status, TargetState};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -58,9 +58,9 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     }
     // The mount itself must not look into its own files.
     if served().is_none()
-        && let Some(home) = super::mount::home_of(&arguments.volume)
+        && let Some(directory) = super::mount::directory_of_mountpoint(&arguments.volume)
     {
-        return Err(Failure::Busy(home, "the process of the mount does not answer".into()));
+        return Err(Failure::Busy(directory, "the process of the mount does not answer".into()));
     }
     let volume = open_own(&arguments.volume, true)?;
     if volume.is_client() {
@@ -156,7 +156,7 @@ fn print(status: &Status, volume: &Path) -> Outcome {
             Role::Draining => "draining",
             Role::Removed => "removed",
         };
-        let room = target.room.map_or_else(String::new, |(total, free)| {
+        let space = target.space.map_or_else(String::new, |(total, free)| {
             format!(", {} of {} free", show::bytes(free), show::bytes(total))
         });
         let problem = target.problem.as_ref().map_or_else(|| "healthy".into(), |why| format!("PROBLEM: {why}"));
@@ -165,7 +165,7 @@ fn print(status: &Status, volume: &Path) -> Outcome {
             .map_or_else(String::new, |(state, time)| format!("  {} for {}", state_name(state), show::age(time)));
         let domain = target.domain.as_ref().map_or_else(String::new, |domain| format!("  in {domain}"));
         show::text(format_args!(
-            "  target {:3}  {role:8}  {:>13}{room}  {}{domain}{state}  {problem}",
+            "  target {:3}  {role:8}  {:>13}{space}  {}{domain}{state}  {problem}",
             target.id.0,
             show::count(target.chunks, "chunk"),
             Shown(&target.path)
@@ -244,13 +244,13 @@ fn now() -> i64 {
     since.as_secs().cast_signed()
 }
 
-fn state_name(state: State) -> &'static str {
+fn state_name(state: TargetState) -> &'static str {
     match state {
-        State::Joining => "joining",
-        State::Up => "up",
-        State::Down => "down",
-        State::Out => "out",
-        State::Draining => "draining",
+        TargetState::Joining => "joining",
+        TargetState::Up => "up",
+        TargetState::Down => "down",
+        TargetState::Out => "out",
+        TargetState::Draining => "draining",
     }
 }
 
@@ -281,8 +281,8 @@ fn document(status: &Status) -> Value {
             "path": show::path(&target.path),
             "role": target.role,
             "problem": target.problem,
-            "total": target.room.map(|room| room.0),
-            "free": target.room.map(|room| room.1),
+            "total": target.space.map(|space| space.0),
+            "free": target.space.map(|space| space.1),
             "chunks": target.chunks,
             "domain": target.domain.as_ref().map(ToString::to_string),
             "state": target.state.map(|(state, _)| state_name(state)),

@@ -3,11 +3,11 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::show;
-use cluster::meta_server::{Progress, Standing, Standings};
+use cluster::meta_server::{StandbyProgress, Standing, Standings};
 use serde_json::{Value, json};
 
 /// How far a standby is behind, in words; empty if that is nothing or not known.
-fn behind(progress: &Progress, last: u64) -> String {
+fn behind(progress: &StandbyProgress, last: u64) -> String {
     match progress.applied.map(|applied| last.saturating_sub(applied)) {
         None | Some(0) => String::new(),
         Some(behind) => format!(", {} behind", show::count(behind as usize, "transaction")),

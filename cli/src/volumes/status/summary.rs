@@ -154,8 +154,8 @@ impl Row {
         self.targets += 1;
         self.problems += usize::from(target.problem.is_some());
         self.draining += usize::from(target.role == Role::Draining);
-        self.free += target.room.map_or(0, |(_, free)| free);
-        self.total += target.room.map_or(0, |(total, _)| total);
+        self.free += target.space.map_or(0, |(_, free)| free);
+        self.total += target.space.map_or(0, |(total, _)| total);
         self.chunks += target.chunks;
     }
 
@@ -166,13 +166,13 @@ impl Row {
             (problems, _) => format!("{problems} BAD"),
         };
         let Self { name, targets, chunks, load, .. } = self;
-        let room = format!("{} of {}", show::bytes(self.free), show::bytes(self.total));
-        fit(&format!("  {:22} {targets:>7}  {state:10} {room:>21} {chunks:>7}  {load}", shortened(name, 22)))
+        let space = format!("{} of {}", show::bytes(self.free), show::bytes(self.total));
+        fit(&format!("  {:22} {targets:>7}  {state:10} {space:>21} {chunks:>7}  {load}", shortened(name, 22)))
     }
 }
 
-/// A line for each store, as many as there is room for.
-fn table(status: &Status, reports: &BTreeMap<String, Seen>, room: usize, lines: &mut Vec<String>) {
+/// A line for each store, as many as there is space for.
+fn table(status: &Status, reports: &BTreeMap<String, Seen>, space: usize, lines: &mut Vec<String>) {
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
     for target in status.targets.iter().filter(|target| target.role != Role::Removed) {
         let name = match StoreAddress::of(&target.path) {
@@ -189,7 +189,7 @@ fn table(status: &Status, reports: &BTreeMap<String, Seen>, room: usize, lines: 
     let heading = ["STORE", "TARGETS", "STATE", "FREE", "CHUNKS", "IDLE"];
     let [store, targets, state, free, chunks, idle] = heading;
     lines.push(format!("  {store:22} {targets:>7}  {state:10} {free:>21} {chunks:>7}  {idle}").trim_end().into());
-    let shown = if rows.len() < room { rows.len() } else { room.saturating_sub(2) };
+    let shown = if rows.len() < space { rows.len() } else { space.saturating_sub(2) };
     lines.extend(rows[..shown].iter().map(Row::line));
     if shown < rows.len() {
         let rest = &rows[shown..];
@@ -260,7 +260,7 @@ mod tests {
             domain: None,
             state: None,
             problem: problem.map(str::to_owned),
-            room: Some((16 << 40, 9 << 40)),
+            space: Some((16 << 40, 9 << 40)),
             chunks: 123_456,
         }
     }

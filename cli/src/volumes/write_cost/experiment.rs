@@ -14,11 +14,11 @@ use volume::{Control, Shown};
 
 /// Records that are written before anything is measured: chunk sets are begun, and connections
 /// made.
-const WARM: u64 = 16;
+const WARM_UP_RECORDS: u64 = 16;
 /// Calls that do nothing, or little, for the kernel's part.
 const EMPTY_CALLS: u32 = 200;
 /// Bytes that are written for the kernel's part of a write: they fit into the mount's memory.
-const EMPTY_BYTES: u64 = 8 << 20;
+const KERNEL_TEST_BYTES: u64 = 8 << 20;
 /// CT in what a mount counts.
 const CLIENT: usize = 0;
 
@@ -49,7 +49,7 @@ pub fn measure(stage: &Stage<'_>, plan: &Plan<'_>, control: &Control) -> Result<
             .custom_flags(rustix::fs::OFlags::DSYNC.bits() as i32)
             .open(&path)
             .map_err(failed)?;
-        for _ in 0..WARM {
+        for _ in 0..WARM_UP_RECORDS {
             file.write_all(&record).map_err(failed)?;
         }
         let (before, coded) = stage.counted()?;
@@ -106,7 +106,8 @@ fn kernel(stage: &Stage<'_>, record: &[u8]) -> Result<f64, Failure> {
     };
     let syncs = uncounted(EMPTY_CALLS, 0..7, &|| file.sync_all())?;
     // Of a write that is not synced, only CT is in its own time.
-    let calls = u32::try_from(EMPTY_BYTES / record.len().max(1) as u64).unwrap_or(EMPTY_CALLS).clamp(4, EMPTY_CALLS);
+    let calls =
+        u32::try_from(KERNEL_TEST_BYTES / record.len().max(1) as u64).unwrap_or(EMPTY_CALLS).clamp(4, EMPTY_CALLS);
     let writes = uncounted(calls, CLIENT..CLIENT + 1, &|| file.write_all_at(record, 0))?;
     file.sync_all().map_err(failed)?;
     drop(file);

@@ -24,11 +24,11 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 /// The largest record: what a mount takes in one call.
-const LARGEST: u64 = 1 << 20;
+const MAX_RECORD_BYTES: u64 = 1 << 20;
 /// What the names of temporary directories begin with; then come the process and a number.
 const DIRECTORY: &str = "weft-write-cost-";
 /// Sizes of records that `--quick` takes, three for each way, and how many of each.
-const QUICK: ([u64; 6], u64) = ([4 << 10, 8 << 10, 32 << 10, 64 << 10, 128 << 10, 1 << 20], 8);
+const QUICK_SIZES: ([u64; 6], u64) = ([4 << 10, 8 << 10, 32 << 10, 64 << 10, 128 << 10, 1 << 20], 8);
 
 /// Where the time of a synced write goes: the five steps of the write-cost model
 #[derive(Args)]
@@ -98,8 +98,8 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
     if arguments.coding == Coding::Auto {
         return Err(Failure::Usage("--coding is client or server: with auto it is not known who coded".into()));
     }
-    if let Some(record) = arguments.records.iter().find(|&&record| record > LARGEST) {
-        return Err(Failure::Usage(format!("--records {record}: at most {}", show::bytes(LARGEST))));
+    if let Some(record) = arguments.records.iter().find(|&&record| record > MAX_RECORD_BYTES) {
+        return Err(Failure::Usage(format!("--records {record}: at most {}", show::bytes(MAX_RECORD_BYTES))));
     }
     for code in &arguments.code {
         let blocks = ec::parse(code)?.shape().blocks();
@@ -110,7 +110,7 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
     let control = interrupt::control(false);
     let (mut records, mut count, mut rounds) = (arguments.records.clone(), arguments.count, arguments.rounds);
     if arguments.quick {
-        (records, count, rounds) = (QUICK.0.to_vec(), QUICK.1, 1);
+        (records, count, rounds) = (QUICK_SIZES.0.to_vec(), QUICK_SIZES.1, 1);
     }
     let parent = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
     let mut result = Measurement {

@@ -74,7 +74,7 @@ fn what_was_given_back_is_left_to_who_was_invited_for_a_moment() {
         let mut seat = after_a_look(&released, 0, Time::ZERO);
         seat.looked(&between, 0, &rules(), MS);
         seat.looked(&released, 0, &rules(), rules().courtesy);
-        assert_eq!(seat.state(), State::Standby);
+        assert_eq!(seat.state(), SeatState::Standby);
     }
 }
 
@@ -104,12 +104,12 @@ fn the_wait_after_a_failed_claim_is_random_and_within_bounds() {
 fn a_holder_gives_the_volume_to_another_and_not_to_itself() {
     let mut seat = holder();
     assert!(!seat.hand_over("a"));
-    assert_eq!((seat.state(), seat.poll(MS)), (State::Holder, None));
+    assert_eq!((seat.state(), seat.poll(MS)), (SeatState::Holder, None));
     assert!(seat.hand_over("b"));
     assert!(!seat.hand_over("c"), "it has nothing to give any more");
     assert_eq!(seat.poll(MS), Some(Action::Close { successor: Some("b".into()) }));
     seat.ended(&rules(), MS, 0);
-    assert_eq!(seat.state(), State::Standby);
+    assert_eq!(seat.state(), SeatState::Standby);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn holder() -> Seat {
     let mut seat = after_a_look(&[Vote::Free, Vote::Free, Vote::Free], 0, Time::ZERO);
     assert_eq!(seat.poll(Time::ZERO), Some(Action::Claim));
     seat.claimed(Claimed::Holds, &rules(), Time::ZERO, 0);
-    assert_eq!(seat.state(), State::Holder);
+    assert_eq!(seat.state(), SeatState::Holder);
     seat
 }
 
@@ -254,7 +254,7 @@ impl Driven {
         let rules = rules();
         let looked = |driven: &mut Self, vote: Vote, free: bool| {
             driven.under_way = None;
-            driven.may_claim |= free && driven.seat.state() == State::Standby;
+            driven.may_claim |= free && driven.seat.state() == SeatState::Standby;
             driven.seat.looked(&[vote.clone(), vote.clone(), vote], 1, &rules, driven.now);
         };
         match event {
@@ -263,7 +263,7 @@ impl Driven {
             Event::SeesHeld => looked(self, held("b"), false),
             Event::SeesReleased => looked(self, Vote::Released, true),
             Event::Invited => {
-                self.may_claim |= self.seat.state() == State::Standby;
+                self.may_claim |= self.seat.state() == SeatState::Standby;
                 self.seat.invited();
             }
             Event::Holds => {
@@ -297,7 +297,7 @@ impl Driven {
         }
         let stops = stops || self.seat.stops;
         for _ in 0..100 {
-            if self.over && stops || !stops && self.seat.state() == State::Holder {
+            if self.over && stops || !stops && self.seat.state() == SeatState::Holder {
                 return;
             }
             let order = [Event::Ended, Event::Holds, Event::SeesFree, Event::Pass];
@@ -326,7 +326,7 @@ fn every_sequence_of_events_is_sound_and_none_is_a_dead_end() {
             queue.push_back((next, length + 1));
         }
     }
-    let states: HashSet<State> = seen.iter().map(|driven| driven.seat.state()).collect();
+    let states: HashSet<SeatState> = seen.iter().map(|driven| driven.seat.state()).collect();
     assert_eq!(states.len(), 6, "{states:?}");
     assert!(seen.len() > 300, "{}", seen.len());
 }

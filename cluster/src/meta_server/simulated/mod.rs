@@ -25,13 +25,13 @@ use worker::Worker;
 const WORKERS: usize = 3;
 
 /// Faults happen until this time.
-const FAILS: Duration = Duration::from_secs(60);
+const FAULTS_UNTIL: Duration = Duration::from_secs(60);
 /// Everything works again by this time.
 const WORKS: Duration = Duration::from_secs(95);
 /// The simulation ends at this time.
 const END: Duration = Duration::from_secs(105);
 /// The client connects at most this often within this time.
-const ATTEMPTS: (usize, Duration) = (100, Duration::from_secs(10));
+const MAX_CONNECTS: (usize, Duration) = (100, Duration::from_secs(10));
 
 fn now() -> Duration {
     turmoil::sim_elapsed().unwrap_or_default()
@@ -56,15 +56,15 @@ fn run(seed: u64) -> blake3::Hash {
             std::future::pending().await
         }
     });
-    let faults = Faults::new(seed, &hosts, FAILS);
+    let faults = Faults::new(seed, &hosts, FAULTS_UNTIL);
     faults.run(&mut sim, &lab.network, &lab.record, END, |_| lab.dies()).unwrap();
     drop(sim);
     if let Some(volume) = lab.open.lock().unwrap().take() {
         std::thread::spawn(move || volume.abandon());
     }
-    let (attempts, who) = lab.network.most_attempts("client", ATTEMPTS.1);
-    if attempts > ATTEMPTS.0 {
-        lab.record.wrong(format_args!("{who} connected {attempts} times in {:?}", ATTEMPTS.1));
+    let (attempts, who) = lab.network.most_attempts("client", MAX_CONNECTS.1);
+    if attempts > MAX_CONNECTS.0 {
+        lab.record.wrong(format_args!("{who} connected {attempts} times in {:?}", MAX_CONNECTS.1));
     }
     let (done, after) = (lab.done.load(Ordering::Relaxed), lab.after.load(Ordering::Relaxed));
     lab.record.note(format_args!("{done} actions, {after} at the end; {attempts} connections at most in a while"));

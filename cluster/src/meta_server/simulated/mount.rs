@@ -1,7 +1,7 @@
 //! A client with its session.
 
 use super::lab::Lab;
-use crate::meta_server::link::{Link, State, Unanswered, Wish, way};
+use crate::meta_server::link::{Link, LinkState, Unanswered, Wish, way};
 use crate::simulation::PORT;
 use meta::Error;
 use meta::port::{Call, Entry, Held, Remote, Session, VERSION};
@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use wire::{Client, ClientOptions};
 
 /// Pause before a failed attempt is repeated.
-const PAUSE: Duration = Duration::from_millis(50);
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Records the request, or returns the given answer.
 #[derive(Default)]
@@ -32,7 +32,7 @@ impl Call for Tape {
 /// A client with its session.
 pub(super) struct Mount {
     pub lab: Arc<Lab>,
-    state: Arc<State>,
+    state: Arc<LinkState>,
     taking_up: tokio::sync::Mutex<()>,
 }
 
@@ -42,7 +42,7 @@ impl Mount {
         let make = move |address: &str, _: bool| {
             Client::new(runtime.clone(), address, ClientOptions { connect: connect.clone(), ..way() })
         };
-        let state = State::new(&[format!("meta:{PORT}")], Box::new(make));
+        let state = LinkState::new(&[format!("meta:{PORT}")], Box::new(make));
         let mount = Self { lab, state: Arc::new(state), taking_up: tokio::sync::Mutex::default() };
         let entry = Entry { name: "client".into(), ..Entry::default() };
         let entered = mount.ask(|port| port.enter(VERSION, &entry)).await.expect("a session");
@@ -64,7 +64,7 @@ impl Mount {
                 Err(Unanswered::Failed(error)) => break Err(error),
                 Err(Unanswered::NoSession) => {
                     if self.reclaim().await.is_err() {
-                        sleep(PAUSE).await;
+                        sleep(RETRY_PAUSE).await;
                     }
                 }
             }

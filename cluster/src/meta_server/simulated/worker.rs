@@ -5,10 +5,10 @@ use super::mount::Mount;
 use super::{END, WORKS, now};
 use bytes::Bytes;
 use fastrand::Rng;
-use fs::{Kind, ROOT};
+use fs::{FileKind, ROOT};
 use meta::port::Port;
 use meta::{ContentEdit, Error, New, Rename, RenameMode, Resize, Seq, Time};
-use plan::{Extent, Place};
+use plan::{Extent, ExtentPlace};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(super) struct Worker {
 impl Worker {
     pub async fn begin(mount: Arc<Mount>, number: usize, seed: u64) -> Self {
         let name = format!("worker{number}");
-        let new = New { kind: Kind::Directory, mode: 0o755, uid: 0, gid: 0, device: 0, link: Vec::new() };
+        let new = New { kind: FileKind::Directory, mode: 0o755, uid: 0, gid: 0, device: 0, link: Vec::new() };
         let time = Time { seconds: 1, nanoseconds: number as u32 };
         let deaths = || mount.lab.deaths.load(Ordering::SeqCst);
         let directory = loop {
@@ -65,8 +65,8 @@ impl Worker {
         while now() < END - Duration::from_secs(6) {
             let (action, begun) = (self.model.choose(&mut self.dice, &mut self.next), now());
             let done = self.act(&action).await;
-            let told = done.as_ref().map(drop).map_err(ToString::to_string);
-            lab.record.note(format_args!("worker {}: {action:?}: {told:?}", self.number));
+            let outcome = done.as_ref().map(drop).map_err(ToString::to_string);
+            lab.record.note(format_args!("worker {}: {action:?}: {outcome:?}", self.number));
             self.learn(&action, done).await;
             if self.dice.u32(..5) == 0 {
                 self.look().await;
@@ -86,7 +86,7 @@ impl Worker {
         let time = Time { seconds: 1000 + i64::from(self.clock), nanoseconds: self.number as u32 };
         match action {
             Action::Make(name) => {
-                let new = New { kind: Kind::File, mode: 0o644, uid: 0, gid: 0, device: 0, link: Vec::new() };
+                let new = New { kind: FileKind::File, mode: 0o644, uid: 0, gid: 0, device: 0, link: Vec::new() };
                 Ok(Some(mount.ask(|port| port.make(directory, name, &new, time)).await?.0.ino))
             }
             Action::Unlink(name, ino) => {
@@ -100,7 +100,7 @@ impl Worker {
             Action::Link(ino, name) => mount.ask(|port| port.link(*ino, directory, name, time)).await.map(|_| None),
             Action::Write(ino, bytes) => {
                 let length = bytes.len() as u64;
-                let extent = Extent { offset: 0, length, place: Place::Bytes(Bytes::from(bytes.clone())) };
+                let extent = Extent { offset: 0, length, place: ExtentPlace::Bytes(Bytes::from(bytes.clone())) };
                 let edit = ContentEdit {
                     ranges: vec![(0..length, vec![extent])],
                     resize: Resize::To(length),
@@ -185,7 +185,7 @@ impl Worker {
             let mut file = File { content: Some(vec![0; listed.attributes.size as usize]), ..File::default() };
             for extent in mount.ask(|port| port.extents(ino, 0..u64::MAX)).await? {
                 match (&extent.place, &mut file.content) {
-                    (Place::Bytes(bytes), Some(content)) => {
+                    (ExtentPlace::Bytes(bytes), Some(content)) => {
                         // The content is longer than the size when another server returned the
                         // size.
                         content.resize(content.len().max(extent.end() as usize), 0);

@@ -2,7 +2,7 @@
 //! limits hold the clients back. It decides nothing: it writes what the client would have written.
 
 use super::peers::{For, Meeting, Peers, bad, lock};
-use super::{BUSY, Done, ROOM_COMES, Stripe};
+use super::{BUSY, Done, SPACE_TIMEOUT, Stripe};
 use crate::capability::Token;
 use crate::store::protocol::{encode, encode_error};
 use ec::Code;
@@ -15,20 +15,20 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use volume::format::{Timestamp, VolumeId};
 use volume::target::Target;
-use volume::{BufferPool, Error, Order, SetLayout, Step, StepTotals};
+use volume::{BufferPool, Error, Order, SetLayout, StepTotals, WriteStep};
 use wire::{Reply, Request};
 
 /// Limit for the stripes that are being coded and sent, in KiB of all their blocks. A stripe beyond
 /// this size runs alone.
-const ROOM: usize = 48 << 10;
+const MAX_CODED_KIB: usize = 48 << 10;
 /// Limit for the stripes that wait for that space, in KiB of their data. The Master refuses stripes
 /// beyond it, and their clients code them. Waiting and coded stripes together take less memory than
 /// the server's limit for all requests, so that space remains for the blocks of other Masters.
 /// Otherwise two Masters could wait for each other.
-const WAITING: usize = 32 << 10;
+const MAX_WAITING_KIB: usize = 32 << 10;
 /// Maximum number of stripes that are coded or wait at a time, however short they are: each has a
 /// thread.
-const STRIPES: usize = 64;
+const MAX_STRIPES: usize = 64;
 /// Maximum number of codes kept ready.
 const CODES: usize = 16;
 /// Number of buffers kept for the stripes of a code.
@@ -43,7 +43,7 @@ pub(in crate::store) struct Masters {
     /// Peers for repairs by servers.
     pub(super) servers: Meeting,
     codes: Mutex<HashMap<String, Ready>>,
-    room: Arc<Semaphore>,
+    space: Arc<Semaphore>,
     waiting: Semaphore,
     pub(super) rebuilds: Arc<Semaphore>,
 }
@@ -57,7 +57,7 @@ struct Task {
     begun: Instant,
     /// While this exists, the Master shows other stores tokens for this order.
     _order: Option<crate::capability::Order>,
-    _room: OwnedSemaphorePermit,
+    _space: OwnedSemaphorePermit,
 }
 
 impl Default for Masters {
@@ -66,9 +66,9 @@ impl Default for Masters {
             clients: Meeting::new(For::Client),
             servers: Meeting::new(For::Server),
             codes: Mutex::default(),
-            room: Arc::new(Semaphore::new(ROOM)),
-            waiting: Semaphore::new(WAITING),
-            rebuilds: Arc::new(Semaphore::new(super::rebuilding::ROOM)),
+            space: Arc::new(Semaphore::new(MAX_CODED_KIB)),
+            waiting: Semaphore::new(MAX_WAITING_KIB),
+            rebuilds: Arc::new(Semaphore::new(super::rebuilding::MAX_REBUILT_KIB)),
         }
     }
 }
@@ -94,7 +94,7 @@ pub(in crate::store) fn asked(body: &[u8]) -> io::Result<Asked<'_>> {
 /// The space that a coded stripe takes, in KiB: all of its blocks are in memory.
 fn coded_kib(length: usize, shape: ec::Shape) -> usize {
     let block = length.div_ceil(shape.k.max(1));
-    block.saturating_mul(shape.blocks()).div_ceil(1024).clamp(ROOM / STRIPES, ROOM)
+    block.saturating_mul(shape.blocks()).div_ceil(1024).clamp(MAX_CODED_KIB / MAX_STRIPES, MAX_CODED_KIB)
 }
 
 fn read(body: &[u8]) -> io::Result<Stripe<'_>> {
@@ -112,20 +112,20 @@ impl Masters {
         let stripe = read(&request.body)?;
         let ready = self.ready(stripe.code)?;
         let length = request.payload.len();
-        let waits = length.div_ceil(1024).clamp(WAITING / STRIPES, WAITING) as u32;
+        let waits = length.div_ceil(1024).clamp(MAX_WAITING_KIB / MAX_STRIPES, MAX_WAITING_KIB) as u32;
         let Ok(waiting) = self.waiting.try_acquire_many(waits) else { return Ok(Reply::error(BUSY, Vec::new())) };
         let takes = coded_kib(length, ready.0.shape()) as u32;
-        let Ok(room) = timeout(ROOM_COMES, self.room.clone().acquire_many_owned(takes)).await else {
+        let Ok(space) = timeout(SPACE_TIMEOUT, self.space.clone().acquire_many_owned(takes)).await else {
             return Ok(Reply::error(BUSY, Vec::new()));
         };
         drop(waiting);
-        let room = room.map_err(io::Error::other)?;
+        let space = space.map_err(io::Error::other)?;
         let peers = self.clients.peers();
         let places = peers.numbers(stripe.volume, &stripe.places, stripe.server, local)?;
         let shown = Token::from_bytes(stripe.token);
         let order = shown.and_then(|token| peers.orders.begin(stripe.volume, stripe.set, &token));
         // The task continues when the client stops waiting: half a stripe is of no use.
-        let task = Task { peers, ready, places, request, begun, _order: order, _room: room };
+        let task = Task { peers, ready, places, request, begun, _order: order, _space: space };
         let done = tokio::task::spawn_blocking(move || task.run()).await.map_err(io::Error::other)??;
         Ok(Reply::ok(encode(&done)))
     }
@@ -179,7 +179,7 @@ impl Task {
         })?;
         let beside = self.begun.elapsed().saturating_sub(cost.total());
         cost.master += beside;
-        targets.steps().extend(Step::Master, beside);
+        targets.steps().extend(WriteStep::Master, beside);
         let steps = [cost.master, cost.parity, cost.distribution, cost.slave];
         let mut done = Done { failed: Vec::new(), cost: steps.map(|step| step.as_nanos() as u64) };
         for (position, &wanted) in self.places.iter().enumerate() {
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(kib(8 << 20, "rs:8+2"), 10 << 10);
         assert_eq!(kib(100 << 10, "rs:1+9"), 1000);
         // No more than the limit, or the stripe would never begin; no less than its thread costs.
-        assert_eq!(kib(1 << 20, "rs:1+255"), ROOM);
-        assert_eq!((kib(0, "rs:4+2"), kib(1, "rs:4+2")), (ROOM / STRIPES, ROOM / STRIPES));
+        assert_eq!(kib(1 << 20, "rs:1+255"), MAX_CODED_KIB);
+        assert_eq!((kib(0, "rs:4+2"), kib(1, "rs:4+2")), (MAX_CODED_KIB / MAX_STRIPES, MAX_CODED_KIB / MAX_STRIPES));
     }
 }

@@ -1,6 +1,6 @@
 //! The requesting side: one message sends a stripe to its Master, one message orders a rebuild.
 
-use super::{BUSY, DISTRIBUTE, Done, LIVES, Lost, REBUILD, REBUILDER_LIVES, REBUILDS, Stripe, UNASKED};
+use super::{BUSY, DISTRIBUTE, Done, Lost, PROBE_DIVISOR, PROBE_TIMEOUT, REBUILD, REBUILDER_TIMEOUT, REBUILDS, Stripe};
 use crate::capability::Token;
 use crate::store::protocol::{FAILED, REFUSED, decode_error, encode, method};
 use crate::store::remote::RemoteTarget;
@@ -10,28 +10,28 @@ use volume::target::TargetFile;
 use volume::{Cost, Distributed, Master, NoMaster, Order, RebuildOrder, RebuildReport};
 use wire::{Client, Error, Response};
 
-/// Sends a request to a Master. A live Master may take as long as `patience`, because it waits for
+/// Sends a request to a Master. A live Master may take as long as `timeout`, because it waits for
 /// late stores. A Master that is stopped or cut off does not get that long: after each part
-/// (`UNASKED`) of that time this asks it for a report, which costs it nothing, and gives up when no
-/// answer comes within `says_so`.
+/// (`PROBE_DIVISOR`) of that time this asks it for a report, which costs it nothing, and gives up
+/// when no answer comes within `says_so`.
 async fn ask(
     client: &Client,
     method: u16,
     body: &[u8],
     parts: &[IoSlice<'_>],
-    patience: Duration,
+    timeout: Duration,
     says_so: Duration,
 ) -> Result<Response, Error> {
     let lives = async {
         loop {
-            tokio::time::sleep(patience / UNASKED).await;
+            tokio::time::sleep(timeout / PROBE_DIVISOR).await;
             if client.call(method::REPORT, &[], &[], says_so).await.is_err_and(|error| error == Error::Deadline) {
                 return;
             }
         }
     };
     tokio::select! {
-        answer = client.call(method, body, parts, patience) => answer,
+        answer = client.call(method, body, parts, timeout) => answer,
         () = lives => Err(Error::Deadline),
     }
 }
@@ -56,11 +56,11 @@ impl RemoteTarget {
         file: TargetFile,
         body: impl Fn(&[u8]) -> Vec<u8>,
         parts: &[IoSlice<'_>],
-        (patience, says_so): (Duration, Duration),
+        (timeout, says_so): (Duration, Duration),
     ) -> Result<Response, NoMaster> {
         let order = |token: Option<Token>| {
             let body = body(token.as_ref().map_or(&[][..], Token::as_bytes));
-            crate::runtime().block_on(ask(self.client(), method, &body, parts, patience, says_so))
+            crate::runtime().block_on(ask(self.client(), method, &body, parts, timeout, says_so))
         };
         let token = self.credentials().and_then(|shown| shown.token(file, true));
         let mut answer = order(token);
@@ -82,7 +82,7 @@ impl Master for RemoteTarget {
         &self,
         order: &Order<'_>,
         addresses: &[Option<String>],
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Distributed, NoMaster> {
         let (layout, code) = (order.layout, order.layout.code.spec().to_string());
         let stripe = Stripe {
@@ -102,7 +102,7 @@ impl Master for RemoteTarget {
         let parts = [IoSlice::new(order.data)];
         let body = |token: &[u8]| encode(&Stripe { token, ..stripe.clone() });
         let file = TargetFile::Chunk { set: layout.set, position: 0 };
-        let answer = self.ask_master(DISTRIBUTE, file, body, &parts, (patience, LIVES))?;
+        let answer = self.ask_master(DISTRIBUTE, file, body, &parts, (timeout, PROBE_TIMEOUT))?;
         let done: Done = postcard::from_bytes(&answer.body).map_err(|_| unreadable())?;
         let failed = |(position, error): &(u16, Vec<u8>)| (usize::from(*position), decode_error(error));
         let [master, parity, distribution, slave] = done.cost.map(Duration::from_nanos);
@@ -132,7 +132,7 @@ impl Master for RemoteTarget {
         };
         let body = |token: &[u8]| encode(&Lost { token, ..lost.clone() });
         let file = TargetFile::NewChunk { set: layout.set, position: 0 };
-        let answer = self.ask_master(REBUILD, file, body, &[], (REBUILDS, REBUILDER_LIVES))?;
+        let answer = self.ask_master(REBUILD, file, body, &[], (REBUILDS, REBUILDER_TIMEOUT))?;
         let (bytes, witnessed, unwitnessed) = postcard::from_bytes(&answer.body).map_err(|_| unreadable())?;
         Ok(RebuildReport { bytes, witnessed, unwitnessed, ..RebuildReport::default() })
     }

@@ -25,17 +25,17 @@ const BUSY: u16 = 2;
 const SLAVE_ANSWERS: Duration = Duration::from_secs(8);
 /// A client asks a Master whether it lives after this part of the time that the Master may take.
 /// For a Master that is usually quick this is half a second.
-const UNASKED: u32 = 6;
+const PROBE_DIVISOR: u32 = 6;
 /// A live Master answers within this time. By then the delay is as long as one that a late store
 /// causes.
-const LIVES: Duration = Duration::from_millis(600);
+const PROBE_TIMEOUT: Duration = Duration::from_millis(600);
 /// How long a stripe waits for space at a Master.
-const ROOM_COMES: Duration = Duration::from_secs(1);
+const SPACE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An order to rebuild ends within this time, done or not. Only work that can wait depends on it,
 /// so a rebuilding store may be slow to answer that it lives.
 const REBUILDS: Duration = Duration::from_secs(60);
-const REBUILDER_LIVES: Duration = Duration::from_secs(5);
+const REBUILDER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A stripe as a client sends it. Its data is the payload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

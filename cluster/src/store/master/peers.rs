@@ -12,9 +12,9 @@ use volume::Targets;
 use volume::target::Target;
 
 /// Maximum number of blocks of a stripe.
-const MOST: usize = 256;
+const MAX_BLOCKS: usize = 256;
 /// Maximum number of known targets. Beyond that, a new empty list replaces the old one.
-const KNOWN: usize = 1024;
+const MAX_CACHED_TARGETS: usize = 1024;
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -68,7 +68,7 @@ impl Peers {
         server: &str,
         local: impl Fn(&str) -> Option<Arc<dyn Target>>,
     ) -> io::Result<Vec<Option<TargetId>>> {
-        if addresses.len() > MOST {
+        if addresses.len() > MAX_BLOCKS {
             return Err(bad(format!("{} blocks are more than a stripe has", addresses.len())));
         }
         let number = |address: &&str| match address.is_empty() {
@@ -134,7 +134,7 @@ impl Meeting {
 
     pub fn peers(&self) -> Arc<Peers> {
         let mut peers = lock(&self.0);
-        if lock(&peers.numbers).len() >= KNOWN {
+        if lock(&peers.numbers).len() >= MAX_CACHED_TARGETS {
             *peers = Peers::new(peers.whom);
         }
         peers.clone()

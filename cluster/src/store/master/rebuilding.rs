@@ -17,11 +17,11 @@ use wire::{Reply, Request};
 
 /// Limit for the stripes that are rebuilt at a time, in KiB of all their blocks. Clients' stripes
 /// have a limit of their own.
-pub(super) const ROOM: usize = 16 << 10;
+pub(super) const MAX_REBUILT_KIB: usize = 16 << 10;
 /// The minimum charge for a short stripe, in KiB: each has a thread.
-const LEAST: usize = ROOM / 16;
+const MIN_CHARGE_KIB: usize = MAX_REBUILT_KIB / 16;
 /// How long an order waits for space.
-const ROOM_COMES: Duration = Duration::from_secs(10);
+const SPACE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The token and the volume of a server's order to rebuild.
 ///
@@ -47,20 +47,20 @@ impl Masters {
         // At most one stripe with all of its blocks is in memory at a time.
         let longest = lost.stripes.iter().map(|&(_, block)| block as usize).max().unwrap_or(0);
         let bytes = longest.saturating_mul(lost.places.len());
-        if bytes.div_ceil(1024) > ROOM {
+        if bytes.div_ceil(1024) > MAX_REBUILT_KIB {
             return Err(bad(format!("{} blocks of {longest} bytes are too much at a time", lost.places.len())));
         }
-        let kib = bytes.div_ceil(1024).clamp(LEAST, ROOM) as u32;
-        let Ok(room) = timeout(ROOM_COMES, self.rebuilds.clone().acquire_many_owned(kib)).await else {
+        let kib = bytes.div_ceil(1024).clamp(MIN_CHARGE_KIB, MAX_REBUILT_KIB) as u32;
+        let Ok(space) = timeout(SPACE_TIMEOUT, self.rebuilds.clone().acquire_many_owned(kib)).await else {
             return Ok(Reply::error(BUSY, Vec::new()));
         };
-        let room = room.map_err(io::Error::other)?;
+        let space = space.map_err(io::Error::other)?;
         let peers = self.servers.peers();
         let sources = peers.numbers(lost.volume, &lost.places, lost.server, &local)?;
         let destinations: Vec<&str> = lost.wanted.iter().map(|(_, address)| *address).collect();
         let destinations = peers.numbers(lost.volume, &destinations, lost.server, &local)?;
         let done = tokio::task::spawn_blocking(move || {
-            let _room = room;
+            let _space = space;
             carry_out(&read(&request.body)?, &peers, sources, &destinations, request.deadline)
         });
         Ok(Reply::ok(done.await.map_err(io::Error::other)??))

@@ -2,25 +2,25 @@
 //! invalidate it. It has no clock and sends no requests.
 
 use meta::{Attributes, Listed};
-use plan::{Extent, Place};
+use plan::{Extent, ExtentPlace};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// The most names and files in the cache; with more, all are dropped.
-const MOST: usize = 1 << 16;
+const MAX_CACHED_NAMES: usize = 1 << 16;
 /// How long cached extents are valid: servers move data and free the old place seconds later.
 const EXTENTS_FOR: Duration = Duration::from_secs(1);
 /// The most cached extents of all files, by [`weight`].
-const MOST_EXTENTS: usize = 1 << 16;
+const MAX_CACHED_EXTENTS: usize = 1 << 16;
 /// After this many requests within that time, a file's extents are requested for a whole window.
-const MANY: u32 = 8;
+const WINDOW_AFTER_MISSES: u32 = 8;
 /// The size of a window, in bytes.
-const WIDE: u64 = 16 << 20;
+const WINDOW_BYTES: u64 = 16 << 20;
 /// The lookups in a directory that go to the server before its next entries are read together.
-const FEW: u32 = 8;
+const LIST_AFTER_MISSES: u32 = 8;
 /// The largest such number, for directories where reading entries did not help.
-const FEW_AT_MOST: u32 = 4096;
+const MAX_LIST_AFTER_MISSES: u32 = 4096;
 
 /// The whole cached state.
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ struct Directory {
     hits: u32,
     misses: u32,
     /// The misses after which more entries are read.
-    patience: u32,
+    list_after: u32,
 }
 
 /// The cached state of a name.
@@ -80,7 +80,13 @@ impl Directory {
 impl Default for Directory {
     fn default() -> Self {
         // Start as if entries had been read and had helped.
-        Self { names: HashMap::new(), cookie: Some(0), hits: FEW, misses: 0, patience: FEW }
+        Self {
+            names: HashMap::new(),
+            cookie: Some(0),
+            hits: LIST_AFTER_MISSES,
+            misses: 0,
+            list_after: LIST_AFTER_MISSES,
+        }
     }
 }
 
@@ -193,7 +199,7 @@ impl CachedState {
                 self.names += usize::from(directory.names.insert(name.into(), Name::Unsure).is_none());
             }
         }
-        if !self.has_room(0) {
+        if !self.has_space(0) {
             self.forget_names();
         }
     }
@@ -230,7 +236,7 @@ impl CachedState {
     /// Caches that a file gives no privileges.
     pub fn learn_unprivileged(&mut self, asked: Asked, ino: u64) {
         if self.is_true(asked) {
-            if self.unprivileged.len() >= MOST {
+            if self.unprivileged.len() >= MAX_CACHED_NAMES {
                 self.unprivileged = HashSet::new();
             }
             self.unprivileged.insert(ino);
@@ -270,11 +276,12 @@ impl CachedState {
         self.put(Some((parent, name)), found);
         let directory = self.directories.get_mut(&parent)?;
         directory.misses += u32::from(found.is_some());
-        if directory.misses < directory.patience {
+        if directory.misses < directory.list_after {
             return None;
         }
         let helped = directory.hits >= directory.misses;
-        directory.patience = if helped { FEW } else { (directory.patience * 2).min(FEW_AT_MOST) };
+        directory.list_after =
+            if helped { LIST_AFTER_MISSES } else { (directory.list_after * 2).min(MAX_LIST_AFTER_MISSES) };
         (directory.hits, directory.misses) = (0, 0);
         directory.cookie
     }
@@ -286,10 +293,10 @@ impl CachedState {
         }
         // Make space before inserting: dropping names in between would make existing names look
         // absent.
-        if !self.has_room(listed.len()) {
+        if !self.has_space(listed.len()) {
             self.forget_names();
         }
-        if !self.has_room(listed.len()) {
+        if !self.has_space(listed.len()) {
             return;
         }
         for entry in listed {
@@ -302,8 +309,8 @@ impl CachedState {
     }
 
     /// Whether `files` more files and their names fit.
-    fn has_room(&self, files: usize) -> bool {
-        self.files.len() + self.directories.len() + self.names + 2 * files < MOST
+    fn has_space(&self, files: usize) -> bool {
+        self.files.len() + self.directories.len() + self.names + 2 * files < MAX_CACHED_NAMES
     }
 
     fn forget_names(&mut self) {
@@ -311,7 +318,7 @@ impl CachedState {
     }
 
     fn put(&mut self, name: Option<(u64, &[u8])>, found: Option<Attributes>) {
-        if !self.has_room(0) {
+        if !self.has_space(0) {
             self.forget_names();
         }
         if let Some((parent, name)) = name {
@@ -341,7 +348,7 @@ impl CachedState {
     /// The range to request instead of a range that is not cached.
     pub fn widen(&mut self, ino: u64, range: Range<u64>, now: Instant) -> Range<u64> {
         if self.contents.get(&ino).is_none_or(|content| now >= content.since + EXTENTS_FOR) {
-            if self.contents.len() >= MOST {
+            if self.contents.len() >= MAX_CACHED_NAMES {
                 self.contents = HashMap::new();
                 self.extents = 0;
             }
@@ -351,20 +358,20 @@ impl CachedState {
         let content = self.contents.get_mut(&ino).expect("it was just made, if it was not there");
         content.misses += 1;
         match window(&range) {
-            Some(window) if content.misses >= MANY => window * WIDE..(window + 1) * WIDE,
+            Some(window) if content.misses >= WINDOW_AFTER_MISSES => window * WINDOW_BYTES..(window + 1) * WINDOW_BYTES,
             _ => range,
         }
     }
 
     /// Caches the extents of a range.
     pub fn learn_extents(&mut self, asked: Asked, ino: u64, range: &Range<u64>, extents: &[Extent]) {
-        let is_window = range.end - range.start == WIDE && range.start.is_multiple_of(WIDE);
-        if !is_window || !self.is_true(asked) || self.extents + weight(extents) > MOST_EXTENTS {
+        let is_window = range.end - range.start == WINDOW_BYTES && range.start.is_multiple_of(WINDOW_BYTES);
+        if !is_window || !self.is_true(asked) || self.extents + weight(extents) > MAX_CACHED_EXTENTS {
             return;
         }
         // All windows count as old as the first one: a window may expire early, never late.
         if let Some(content) = self.contents.get_mut(&ino) {
-            let before = content.windows.insert(range.start / WIDE, extents.to_vec());
+            let before = content.windows.insert(range.start / WINDOW_BYTES, extents.to_vec());
             self.extents += weight(extents);
             self.extents -= before.map_or(0, |extents| weight(&extents));
         }
@@ -373,24 +380,24 @@ impl CachedState {
 
 /// The weight of extents: one for each, and more for the bytes that are in the metadata itself.
 fn weight(extents: &[Extent]) -> usize {
-    let bytes = |extent: &Extent| if let Place::Bytes(bytes) = &extent.place { bytes.len() } else { 0 };
+    let bytes = |extent: &Extent| if let ExtentPlace::Bytes(bytes) = &extent.place { bytes.len() } else { 0 };
     extents.iter().map(|extent| 1 + bytes(extent) / 64).sum()
 }
 
 /// The window that contains the whole range, if one does.
 fn window(range: &Range<u64>) -> Option<u64> {
-    let window = range.start / WIDE;
-    (range.end <= (window + 1).checked_mul(WIDE)?).then_some(window)
+    let window = range.start / WINDOW_BYTES;
+    (range.end <= (window + 1).checked_mul(WINDOW_BYTES)?).then_some(window)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use meta::{Kind, Time};
+    use meta::{FileKind, Time};
     use plan::Span;
 
     fn file(ino: u64) -> Attributes {
-        let (zero, kind) = (Time { seconds: 0, nanoseconds: 0 }, Kind::File);
+        let (zero, kind) = (Time { seconds: 0, nanoseconds: 0 }, FileKind::File);
         let (accessed, modified, changed, created) = (zero, zero, zero, zero);
         let (mode, links, uid, gid, device, size, allocated) = (0o644, 1, 0, 0, 0, 0, 0);
         Attributes { ino, kind, mode, links, uid, gid, device, size, allocated, accessed, modified, changed, created }
@@ -401,187 +408,187 @@ mod tests {
     }
 
     fn extent(offset: u64, length: u64) -> Extent {
-        Extent { offset, length, place: Place::Stripe(Span { set: 1, record: 0, block: 4096, start: 0 }) }
+        Extent { offset, length, place: ExtentPlace::Stripe(Span { set: 1, record: 0, block: 4096, start: 0 }) }
     }
 
     #[test]
     fn what_a_change_concerns_is_not_known_any_more() {
-        let mut known = CachedState::default();
-        let asked = known.ask(1);
-        known.learn_name(asked, 1, b"a", Some(file(10)));
-        known.learn_name(asked, 1, b"b", Some(file(11)));
-        known.learn_name(asked, 1, b"c", None);
-        assert_eq!(known.name(1, b"a"), Some(Some(file(10))));
-        assert_eq!((known.name(1, b"c"), known.name(1, b"d")), (Some(None), None));
-        known.learn_unprivileged(asked, 10);
-        assert_eq!((known.is_unprivileged(10), known.is_unprivileged(11)), (true, false));
+        let mut cached = CachedState::default();
+        let asked = cached.ask(1);
+        cached.learn_name(asked, 1, b"a", Some(file(10)));
+        cached.learn_name(asked, 1, b"b", Some(file(11)));
+        cached.learn_name(asked, 1, b"c", None);
+        assert_eq!(cached.name(1, b"a"), Some(Some(file(10))));
+        assert_eq!((cached.name(1, b"c"), cached.name(1, b"d")), (Some(None), None));
+        cached.learn_unprivileged(asked, 10);
+        assert_eq!((cached.is_unprivileged(10), cached.is_unprivileged(11)), (true, false));
 
         let written = Concerned { files: vec![10], ..Concerned::default() };
-        let begun = known.begin(&written);
-        assert_eq!((known.file(10), known.name(1, b"a")), (None, None));
-        assert!(!known.is_unprivileged(10));
-        assert_eq!((known.file(11), known.ino(1, b"a")), (Some(file(11)), Some(10)));
-        known.end(&written, begun, Some(Now::File(None, Attributes { size: 5, ..file(10) })));
-        assert_eq!(known.file(10).unwrap().size, 5);
+        let begun = cached.begin(&written);
+        assert_eq!((cached.file(10), cached.name(1, b"a")), (None, None));
+        assert!(!cached.is_unprivileged(10));
+        assert_eq!((cached.file(11), cached.ino(1, b"a")), (Some(file(11)), Some(10)));
+        cached.end(&written, begun, Some(Now::File(None, Attributes { size: 5, ..file(10) })));
+        assert_eq!(cached.file(10).unwrap().size, 5);
 
         let made = Concerned { names: vec![(1, b"c")], ..Concerned::default() };
-        let begun = known.begin(&made);
-        known.end(&made, begun, Some(Now::File(Some((1, b"c")), file(12))));
-        assert_eq!(known.name(1, b"c"), Some(Some(file(12))));
-        known.forget_all();
-        assert_eq!((known.file(11), known.name(1, b"b")), (None, None));
+        let begun = cached.begin(&made);
+        cached.end(&made, begun, Some(Now::File(Some((1, b"c")), file(12))));
+        assert_eq!(cached.name(1, b"c"), Some(Some(file(12))));
+        cached.forget_all();
+        assert_eq!((cached.file(11), cached.name(1, b"b")), (None, None));
     }
 
     #[test]
     fn what_was_asked_before_a_change_ended_is_not_learnt() {
-        let mut known = CachedState::default();
+        let mut cached = CachedState::default();
         let none = Concerned::default();
-        let early = known.ask(1);
-        let begun = known.begin(&none);
-        let during = known.ask(1);
+        let early = cached.ask(1);
+        let begun = cached.begin(&none);
+        let during = cached.ask(1);
         // Two changes at the same time: neither knows the result of the other.
-        let other = known.begin(&none);
-        known.end(&none, begun, Some(Now::File(None, file(1))));
-        known.end(&none, other, Some(Now::File(None, file(2))));
-        known.learn_file(early, file(3));
-        known.learn_file(during, file(4));
-        assert!([1, 2, 3, 4].iter().all(|&ino| known.file(ino).is_none()));
-        let late = known.ask(1);
-        known.learn_file(late, file(5));
-        assert_eq!(known.file(5), Some(file(5)));
+        let other = cached.begin(&none);
+        cached.end(&none, begun, Some(Now::File(None, file(1))));
+        cached.end(&none, other, Some(Now::File(None, file(2))));
+        cached.learn_file(early, file(3));
+        cached.learn_file(during, file(4));
+        assert!([1, 2, 3, 4].iter().all(|&ino| cached.file(ino).is_none()));
+        let late = cached.ask(1);
+        cached.learn_file(late, file(5));
+        assert_eq!(cached.file(5), Some(file(5)));
         // Other clients came and went.
-        known.ask(2);
-        assert_eq!(known.file(5), None);
-        known.learn_file(late, file(6));
-        assert_eq!(known.file(6), None);
+        cached.ask(2);
+        assert_eq!(cached.file(5), None);
+        cached.learn_file(late, file(6));
+        assert_eq!(cached.file(6), None);
     }
 
     #[test]
     fn a_directory_whose_names_are_looked_up_is_read_while_that_helps() {
-        let mut known = CachedState::default();
-        let asked = known.ask(1);
-        let misses = |known: &mut CachedState, from: u64, count: u64| {
-            let learnt = (from..from + count).map(|n| known.learn_name(asked, 1, &entry(n).name, Some(file(n))));
+        let mut cached = CachedState::default();
+        let asked = cached.ask(1);
+        let misses = |cached: &mut CachedState, from: u64, count: u64| {
+            let learnt = (from..from + count).map(|n| cached.learn_name(asked, 1, &entry(n).name, Some(file(n))));
             learnt.collect::<Vec<_>>()
         };
-        let few = u64::from(FEW);
-        let first = misses(&mut known, 0, few);
-        assert!(first[..FEW as usize - 1].iter().all(Option::is_none));
+        let few = u64::from(LIST_AFTER_MISSES);
+        let first = misses(&mut cached, 0, few);
+        assert!(first[..LIST_AFTER_MISSES as usize - 1].iter().all(Option::is_none));
         assert_eq!(first.last(), Some(&Some(0)));
         let page: Vec<Listed> = (1000..1100).map(entry).collect();
-        known.learn_entries(asked, 1, 0, &page);
-        assert!(page.iter().all(|entry| known.name(1, &entry.name).is_some()), "each is a hit");
+        cached.learn_entries(asked, 1, 0, &page);
+        assert!(page.iter().all(|entry| cached.name(1, &entry.name).is_some()), "each is a hit");
         // Reading entries helped, so it continues from there.
-        assert_eq!(misses(&mut known, 20, few).last(), Some(&Some(page[99].cookie)));
-        known.learn_entries(asked, 1, page[99].cookie, &[entry(2000)]);
+        assert_eq!(misses(&mut cached, 20, few).last(), Some(&Some(page[99].cookie)));
+        cached.learn_entries(asked, 1, page[99].cookie, &[entry(2000)]);
         // It did not help; and then the directory ends.
-        assert_eq!(misses(&mut known, 40, few).last(), Some(&Some(entry(2000).cookie)));
-        assert_eq!(known.directories[&1].patience, 2 * FEW);
-        known.learn_entries(asked, 1, entry(2000).cookie, &[]);
-        assert_eq!(misses(&mut known, 60, 3 * few), vec![None; 3 * FEW as usize]);
+        assert_eq!(misses(&mut cached, 40, few).last(), Some(&Some(entry(2000).cookie)));
+        assert_eq!(cached.directories[&1].list_after, 2 * LIST_AFTER_MISSES);
+        cached.learn_entries(asked, 1, entry(2000).cookie, &[]);
+        assert_eq!(misses(&mut cached, 60, 3 * few), vec![None; 3 * LIST_AFTER_MISSES as usize]);
     }
 
     #[test]
     fn extents_of_a_file_that_is_read_here_and_there_are_known_for_a_while() {
-        let mut known = CachedState::default();
-        let (start, asked) = (Instant::now(), known.ask(1));
-        for read in 1..u64::from(MANY) {
-            assert_eq!(known.widen(7, read * 4096..read * 4096 + 9, start), read * 4096..read * 4096 + 9);
+        let mut cached = CachedState::default();
+        let (start, asked) = (Instant::now(), cached.ask(1));
+        for read in 1..u64::from(WINDOW_AFTER_MISSES) {
+            assert_eq!(cached.widen(7, read * 4096..read * 4096 + 9, start), read * 4096..read * 4096 + 9);
         }
-        let across = WIDE - 5..WIDE + 5;
-        assert_eq!(known.widen(7, across.clone(), start), across);
-        let wide = known.widen(7, WIDE + 100..WIDE + 200, start);
-        assert_eq!(wide, WIDE..2 * WIDE);
-        let extents = [extent(WIDE, 4096), extent(WIDE + 8192, 4096)];
-        known.learn_extents(asked, 7, &wide, &extents);
-        let found = known.extents(7, &(WIDE + 4000..WIDE + 8200), start).unwrap();
+        let across = WINDOW_BYTES - 5..WINDOW_BYTES + 5;
+        assert_eq!(cached.widen(7, across.clone(), start), across);
+        let wide = cached.widen(7, WINDOW_BYTES + 100..WINDOW_BYTES + 200, start);
+        assert_eq!(wide, WINDOW_BYTES..2 * WINDOW_BYTES);
+        let extents = [extent(WINDOW_BYTES, 4096), extent(WINDOW_BYTES + 8192, 4096)];
+        cached.learn_extents(asked, 7, &wide, &extents);
+        let found = cached.extents(7, &(WINDOW_BYTES + 4000..WINDOW_BYTES + 8200), start).unwrap();
         assert_eq!(
             found.iter().map(Extent::range).collect::<Vec<_>>(),
-            [WIDE + 4000..WIDE + 4096, WIDE + 8192..WIDE + 8200]
+            [WINDOW_BYTES + 4000..WINDOW_BYTES + 4096, WINDOW_BYTES + 8192..WINDOW_BYTES + 8200]
         );
-        assert_eq!(known.extents(7, &(WIDE + 4096..WIDE + 8192), start), Some(vec![]), "a hole");
-        assert_eq!(known.extents(7, &across, start), None);
-        assert_eq!(known.extents(7, &(0..10), start), None);
-        assert_eq!(known.extents(7, &wide, start + EXTENTS_FOR), None);
-        assert_eq!(known.extents, 2);
+        assert_eq!(cached.extents(7, &(WINDOW_BYTES + 4096..WINDOW_BYTES + 8192), start), Some(vec![]), "a hole");
+        assert_eq!(cached.extents(7, &across, start), None);
+        assert_eq!(cached.extents(7, &(0..10), start), None);
+        assert_eq!(cached.extents(7, &wide, start + EXTENTS_FOR), None);
+        assert_eq!(cached.extents, 2);
         // It starts again when the time is over.
-        assert_eq!(known.widen(7, 0..10, start + EXTENTS_FOR), 0..10);
-        assert_eq!(known.extents, 0);
+        assert_eq!(cached.widen(7, 0..10, start + EXTENTS_FOR), 0..10);
+        assert_eq!(cached.extents, 0);
     }
 
     #[test]
     fn in_a_directory_that_is_known_whole_other_names_are_nobodys() {
-        let mut known = CachedState::default();
-        let asked = known.ask(1);
+        let mut cached = CachedState::default();
+        let asked = cached.ask(1);
         // A directory that was created here, and one that was read to its end.
         let of = |parent, name| Concerned { names: vec![(parent, name)], ..Concerned::default() };
-        let begun = known.begin(&of(1, b"new"));
-        known.end(&of(1, b"new"), begun, Some(Now::Directory((1, b"new"), file(5))));
-        let asked = if known.is_true(asked) { asked } else { known.ask(1) };
-        known.learn_entries(asked, 6, 0, &[entry(0), entry(1)]);
+        let begun = cached.begin(&of(1, b"new"));
+        cached.end(&of(1, b"new"), begun, Some(Now::Directory((1, b"new"), file(5))));
+        let asked = if cached.is_true(asked) { asked } else { cached.ask(1) };
+        cached.learn_entries(asked, 6, 0, &[entry(0), entry(1)]);
         // Two changes at the same time while the directory is read: the state of both names is
         // unknown.
-        let begun = [known.begin(&of(6, b"c")), known.begin(&of(6, b"d"))];
-        begun.into_iter().for_each(|begun| known.end(&of(6, b"c"), begun, None));
-        known.forget(&of(6, b"d"));
-        let asked = known.ask(1);
-        known.learn_entries(asked, 6, entry(1).cookie, &[entry(2)]);
-        assert_eq!(known.name(6, b"x"), None, "there may be more");
-        known.learn_entries(asked, 6, entry(2).cookie, &[]);
-        assert_eq!((known.name(6, b"c"), known.name(6, b"d")), (None, None));
+        let begun = [cached.begin(&of(6, b"c")), cached.begin(&of(6, b"d"))];
+        begun.into_iter().for_each(|begun| cached.end(&of(6, b"c"), begun, None));
+        cached.forget(&of(6, b"d"));
+        let asked = cached.ask(1);
+        cached.learn_entries(asked, 6, entry(1).cookie, &[entry(2)]);
+        assert_eq!(cached.name(6, b"x"), None, "there may be more");
+        cached.learn_entries(asked, 6, entry(2).cookie, &[]);
+        assert_eq!((cached.name(6, b"c"), cached.name(6, b"d")), (None, None));
         for parent in [5, 6] {
-            assert_eq!((known.name(parent, b"x"), known.name(parent, b"y")), (Some(None), Some(None)));
+            assert_eq!((cached.name(parent, b"x"), cached.name(parent, b"y")), (Some(None), Some(None)));
             let made = of(parent, b"x");
-            let begun = known.begin(&made);
-            assert_eq!((known.name(parent, b"x"), known.name(parent, b"y")), (None, Some(None)), "it is being made");
-            known.end(&made, begun, Some(Now::File(Some((parent, b"x")), file(9))));
-            assert_eq!(known.name(parent, b"x"), Some(Some(file(9))));
+            let begun = cached.begin(&made);
+            assert_eq!((cached.name(parent, b"x"), cached.name(parent, b"y")), (None, Some(None)), "it is being made");
+            cached.end(&made, begun, Some(Now::File(Some((parent, b"x")), file(9))));
+            assert_eq!(cached.name(parent, b"x"), Some(Some(file(9))));
             // Two changes at the same time: the state of both names is unknown until they are
             // looked up.
             let (a, b) = (of(parent, b"a"), of(parent, b"b"));
-            let begun = [known.begin(&a), known.begin(&b)];
-            known.end(&a, begun[0], Some(Now::File(Some((parent, b"a")), file(10))));
-            known.end(&b, begun[1], None);
-            assert_eq!((known.name(parent, b"a"), known.name(parent, b"b")), (None, None));
-            let asked = known.ask(1);
-            known.learn_name(asked, parent, b"b", None);
-            assert_eq!((known.name(parent, b"a"), known.name(parent, b"b")), (None, Some(None)));
-            let begun = known.begin(&made);
-            known.end(&made, begun, None);
-            assert_eq!((known.name(parent, b"x"), known.ino(parent, b"x")), (None, None), "it may be removed");
+            let begun = [cached.begin(&a), cached.begin(&b)];
+            cached.end(&a, begun[0], Some(Now::File(Some((parent, b"a")), file(10))));
+            cached.end(&b, begun[1], None);
+            assert_eq!((cached.name(parent, b"a"), cached.name(parent, b"b")), (None, None));
+            let asked = cached.ask(1);
+            cached.learn_name(asked, parent, b"b", None);
+            assert_eq!((cached.name(parent, b"a"), cached.name(parent, b"b")), (None, Some(None)));
+            let begun = cached.begin(&made);
+            cached.end(&made, begun, None);
+            assert_eq!((cached.name(parent, b"x"), cached.ino(parent, b"x")), (None, None), "it may be removed");
         }
         // Other clients joined.
-        known.ask(2);
-        assert_eq!((known.name(5, b"y"), known.name(6, b"y")), (None, None));
+        cached.ask(2);
+        assert_eq!((cached.name(5, b"y"), cached.name(6, b"y")), (None, None));
     }
 
     #[test]
-    fn no_more_is_kept_in_mind_than_there_is_room_for() {
-        let mut known = CachedState::default();
-        let asked = known.ask(1);
-        for number in 0..2 * MOST as u64 {
-            known.learn_name(asked, number % 100, &entry(number).name, Some(file(number)));
-            assert!(known.files.len() + known.directories.len() + known.names <= MOST + 3);
+    fn no_more_is_kept_in_mind_than_there_is_space_for() {
+        let mut cached = CachedState::default();
+        let asked = cached.ask(1);
+        for number in 0..2 * MAX_CACHED_NAMES as u64 {
+            cached.learn_name(asked, number % 100, &entry(number).name, Some(file(number)));
+            assert!(cached.files.len() + cached.directories.len() + cached.names <= MAX_CACHED_NAMES + 3);
         }
-        assert_eq!(known.names, known.directories.values().map(|directory| directory.names.len()).sum::<usize>());
+        assert_eq!(cached.names, cached.directories.values().map(|directory| directory.names.len()).sum::<usize>());
         // A directory is not complete if everything was dropped while it was read.
-        known.learn_entries(asked, 200, 0, &[entry(1)]);
-        let many: Vec<Listed> = (2..MOST as u64 / 2 - 100).map(entry).collect();
-        known.learn_entries(asked, 200, entry(1).cookie, &many);
-        known.learn_entries(asked, 200, many.last().unwrap().cookie, &[]);
-        assert_eq!(known.name(200, b"f1"), None);
+        cached.learn_entries(asked, 200, 0, &[entry(1)]);
+        let many: Vec<Listed> = (2..MAX_CACHED_NAMES as u64 / 2 - 100).map(entry).collect();
+        cached.learn_entries(asked, 200, entry(1).cookie, &many);
+        cached.learn_entries(asked, 200, many.last().unwrap().cookie, &[]);
+        assert_eq!(cached.name(200, b"f1"), None);
         // Names in an unknown state take space, too.
-        let made = (0..2 * MOST).map(|number| format!("{number}").into_bytes()).collect::<Vec<_>>();
+        let made = (0..2 * MAX_CACHED_NAMES).map(|number| format!("{number}").into_bytes()).collect::<Vec<_>>();
         for name in &made {
             let concerned = Concerned { names: vec![(200, name)], ..Concerned::default() };
-            let begun = known.begin(&concerned);
-            known.end(&concerned, begun, None);
+            let begun = cached.begin(&concerned);
+            cached.end(&concerned, begun, None);
         }
-        assert!(known.names <= MOST);
-        for number in 0..2 * MOST as u64 {
-            let begun = known.begin(&Concerned::default());
-            known.end(&Concerned::default(), begun, Some(Now::Directory((1, b"lock"), file(1000 + number))));
-            assert!(known.directories.len() <= MOST);
+        assert!(cached.names <= MAX_CACHED_NAMES);
+        for number in 0..2 * MAX_CACHED_NAMES as u64 {
+            let begun = cached.begin(&Concerned::default());
+            cached.end(&Concerned::default(), begun, Some(Now::Directory((1, b"lock"), file(1000 + number))));
+            assert!(cached.directories.len() <= MAX_CACHED_NAMES);
         }
     }
 }

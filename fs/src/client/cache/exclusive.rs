@@ -2,7 +2,7 @@
 //! on that.
 
 use crate::mutex::lock;
-use crate::session::EXCLUSIVE_FOR;
+use crate::session::EXCLUSIVE_LEASE;
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -48,7 +48,7 @@ impl ExclusiveLease {
         if others > 0 || state.until.is_none_or(|until| now > until) {
             state.period += 1;
         }
-        state.until = (others == 0).then(|| asked + EXCLUSIVE_FOR);
+        state.until = (others == 0).then(|| asked + EXCLUSIVE_LEASE);
     }
 
     /// The number of the current period without other clients. What was cached in an earlier period

@@ -15,8 +15,8 @@ use crate::mutex::lock;
 use cached::{Asked, CachedState, Concerned, Now};
 use meta::port::{Opening, Port, opening_of_answer};
 use meta::{
-    Attributes, Change, ContentEdit, DeadStripe, Error, Kind, Listed, MOST_EXTENTS, New, Put, Removed, Rename, Result,
-    Seq, SetRecord, Time, Totals, Whole,
+    AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, FileKind, Listed, MAX_EXTENTS,
+    New, Removed, Rename, Result, Seq, SetRecord, Time, Totals,
 };
 use plan::Extent;
 use std::ops::Range;
@@ -33,7 +33,7 @@ const PAGE: usize = 1000;
 pub(crate) struct Cache {
     port: Arc<dyn Port>,
     exclusive: Arc<ExclusiveLease>,
-    known: Mutex<CachedState>,
+    cached: Mutex<CachedState>,
     unsynced: Mutex<Unsynced>,
     /// How often changes turned out to be lost with a server.
     losses: AtomicU64,
@@ -48,7 +48,7 @@ impl Cache {
         Self {
             port,
             exclusive,
-            known: Mutex::default(),
+            cached: Mutex::default(),
             unsynced: Mutex::new(Unsynced::new(opening)),
             losses: AtomicU64::new(0),
             taking_up: Mutex::default(),
@@ -66,7 +66,7 @@ impl Cache {
         let lost = {
             let mut unsynced = lock(&self.unsynced);
             if opening != unsynced.opening() {
-                lock(&self.known).take_over();
+                lock(&self.cached).take_over();
             }
             unsynced.take_over(opening, recovered)
         };
@@ -106,16 +106,16 @@ impl Cache {
 
     /// Drops the cached extents of a file because they were outdated.
     pub fn forget_extents(&self, ino: u64) {
-        lock(&self.known).forget_extents(ino);
+        lock(&self.cached).forget_extents(ino);
     }
 
     /// Looks something up in the cache. On a miss, returns the moment that the answer of the server
     /// must be cached with. None while there are other clients.
-    fn look<T>(&self, known: impl FnOnce(&mut CachedState) -> Option<T>) -> Option<std::result::Result<T, Asked>> {
+    fn look<T>(&self, cached: impl FnOnce(&mut CachedState) -> Option<T>) -> Option<std::result::Result<T, Asked>> {
         let period = self.exclusive.period(Instant::now())?;
-        let mut state = lock(&self.known);
+        let mut state = lock(&self.cached);
         let asked = state.ask(period);
-        Some(known(&mut state).ok_or(asked))
+        Some(cached(&mut state).ok_or(asked))
     }
 
     /// Sends a change to the server. `now` extracts the new state of a file from its result.
@@ -126,7 +126,7 @@ impl Cache {
         now: impl FnOnce(&T) -> Option<Now<'a>>,
     ) -> Result<T> {
         let inos = || concerned.files.iter().copied().chain(concerned.names.iter().map(|(parent, _)| *parent));
-        let begun = lock(&self.known).begin(concerned);
+        let begun = lock(&self.cached).begin(concerned);
         let (before, marked) = {
             let mut unsynced = lock(&self.unsynced);
             (unsynced.now(), unsynced.change(inos()))
@@ -155,11 +155,11 @@ impl Cache {
             }
         };
         self.losses.fetch_add(lost.into(), Ordering::SeqCst);
-        let mut known = lock(&self.known);
-        known.end(concerned, begun, now);
+        let mut cached = lock(&self.cached);
+        cached.end(concerned, begun, now);
         if matches!(done, Err(Error::Unavailable(_))) {
             // The change may or may not have happened.
-            known.forget_all();
+            cached.forget_all();
         }
         done
     }
@@ -177,7 +177,7 @@ impl Cache {
     fn read_on(&self, parent: u64, cookie: u64) {
         let Some(Err(asked)) = self.look(|_| None::<()>) else { return };
         if let Ok(listed) = self.port.list(parent, cookie, PAGE) {
-            lock(&self.known).learn_entries(asked, parent, cookie, &listed);
+            lock(&self.cached).learn_entries(asked, parent, cookie, &listed);
         }
     }
 }
@@ -211,7 +211,7 @@ impl Numbered for Removed {
     }
 }
 
-impl Numbered for Put {
+impl Numbered for BulkResult {
     fn seq(&self) -> Seq {
         self.seq
     }
@@ -227,25 +227,25 @@ fn of_name(parent: u64, name: &[u8], ino: Option<u64>) -> Concerned<'_> {
 
 impl Port for Cache {
     fn attributes(&self, ino: u64) -> Result<Attributes> {
-        match self.look(|known| known.file(ino)) {
+        match self.look(|cached| cached.file(ino)) {
             Some(Ok(attributes)) => Ok(attributes),
             None => self.port.attributes(ino),
             Some(Err(asked)) => {
                 let attributes = self.port.attributes(ino)?;
-                lock(&self.known).learn_file(asked, attributes);
+                lock(&self.cached).learn_file(asked, attributes);
                 Ok(attributes)
             }
         }
     }
 
     fn has_privileges(&self, ino: u64) -> Result<bool> {
-        match self.look(|known| known.is_unprivileged(ino).then_some(false)) {
-            Some(Ok(known)) => Ok(known),
+        match self.look(|cached| cached.is_unprivileged(ino).then_some(false)) {
+            Some(Ok(cached)) => Ok(cached),
             None => self.port.has_privileges(ino),
             Some(Err(asked)) => {
                 let found = self.port.has_privileges(ino)?;
                 if !found {
-                    lock(&self.known).learn_unprivileged(asked, ino);
+                    lock(&self.cached).learn_unprivileged(asked, ino);
                 }
                 Ok(found)
             }
@@ -257,7 +257,7 @@ impl Port for Cache {
         if meta::check_name(name).is_err() {
             return self.port.lookup(parent, name);
         }
-        let asked = match self.look(|known| known.name(parent, name)) {
+        let asked = match self.look(|cached| cached.name(parent, name)) {
             Some(Ok(found)) => return found.ok_or(Error::NotFound),
             None => return self.port.lookup(parent, name),
             Some(Err(asked)) => asked,
@@ -267,7 +267,7 @@ impl Port for Cache {
             Err(Error::NotFound) => None,
             Err(error) => return Err(error),
         };
-        let next = lock(&self.known).learn_name(asked, parent, name, found);
+        let next = lock(&self.cached).learn_name(asked, parent, name, found);
         next.into_iter().for_each(|cookie| self.read_on(parent, cookie));
         found.ok_or(Error::NotFound)
     }
@@ -280,28 +280,28 @@ impl Port for Cache {
         let asked = self.look(|_| None::<()>).and_then(std::result::Result::err);
         let listed = self.port.list(parent, cookie, limit)?;
         if let Some(asked) = asked {
-            lock(&self.known).learn_entries(asked, parent, cookie, &listed);
+            lock(&self.cached).learn_entries(asked, parent, cookie, &listed);
         }
         Ok(listed)
     }
 
     fn extents(&self, ino: u64, range: Range<u64>) -> Result<Vec<Extent>> {
         let now = Instant::now();
-        let asked = match self.look(|known| known.extents(ino, &range, now)) {
+        let asked = match self.look(|cached| cached.extents(ino, &range, now)) {
             Some(Ok(extents)) => return Ok(extents),
             None => return self.port.extents(ino, range),
             Some(Err(asked)) => asked,
         };
-        let wide = lock(&self.known).widen(ino, range.clone(), now);
+        let wide = lock(&self.cached).widen(ino, range.clone(), now);
         let extents = self.port.extents(ino, wide.clone())?;
         if wide == range {
             return Ok(extents);
         }
-        if extents.len() >= MOST_EXTENTS {
+        if extents.len() >= MAX_EXTENTS {
             // The list may be incomplete.
             return self.port.extents(ino, range);
         }
-        lock(&self.known).learn_extents(asked, ino, &wide, &extents);
+        lock(&self.cached).learn_extents(asked, ino, &wide, &extents);
         Ok(extents.iter().filter_map(|extent| extent.clip(&range)).collect())
     }
 
@@ -360,7 +360,7 @@ impl Port for Cache {
         self.port.queue_repair(set, positions)
     }
 
-    fn set_attributes(&self, ino: u64, change: Change, now: Time) -> Result<(Attributes, Seq)> {
+    fn set_attributes(&self, ino: u64, change: AttributeChange, now: Time) -> Result<(Attributes, Seq)> {
         self.change(&of_file(ino), |port| port.set_attributes(ino, change, now), |done| Some(Now::File(None, done.0)))
     }
 
@@ -375,7 +375,7 @@ impl Port for Cache {
     fn make(&self, parent: u64, name: &[u8], new: &New, now: Time) -> Result<(Attributes, Seq)> {
         let concerned = of_name(parent, name, None);
         let made = |made: &(Attributes, Seq)| match new.kind {
-            Kind::Directory => Now::Directory((parent, name), made.0),
+            FileKind::Directory => Now::Directory((parent, name), made.0),
             _ => Now::File(Some((parent, name)), made.0),
         };
         self.change(&concerned, |port| port.make(parent, name, new, now), |done| Some(made(done)))
@@ -400,7 +400,7 @@ impl Port for Cache {
 
     fn rename(&self, rename: &Rename, now: Time) -> Result<(Option<Removed>, Seq)> {
         let names = vec![(rename.from.0, &*rename.from.1), (rename.to.0, &*rename.to.1)];
-        let moved = lock(&self.known).ino(rename.from.0, &rename.from.1);
+        let moved = lock(&self.cached).ino(rename.from.0, &rename.from.1);
         let files = moved.into_iter().chain(rename.replaced).collect();
         // Without the number of the moved file, its cached attributes cannot be found.
         self.just_change(&Concerned { files, names, all: moved.is_none(), durably: false }, |port| {
@@ -427,7 +427,7 @@ impl Port for Cache {
         self.just_change(&of_file(ino), |port| port.share(stripes, ino))
     }
 
-    fn put_files(&self, files: &[Whole]) -> Result<Put> {
+    fn put_files(&self, files: &[BulkFile]) -> Result<BulkResult> {
         let names = files.iter().map(|file| (file.parent, &*file.name)).collect();
         let concerned = Concerned { files: files.iter().map(|file| file.ino).collect(), names, ..Concerned::default() };
         self.just_change(&concerned, |port| port.put_files(files))

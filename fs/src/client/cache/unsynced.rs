@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 /// The most files that are tracked one by one; with more, any file may be affected.
-const MOST: usize = 1 << 16;
+const MAX_TRACKED_FILES: usize = 1 << 16;
 /// The most takeovers for which an answer from before can still be judged. No request takes longer.
 const TAKEOVERS: usize = 16;
 
@@ -111,7 +111,7 @@ impl Unsynced {
         self.changes += 1;
         self.since.get_or_insert_with(Instant::now);
         for ino in inos {
-            if self.changed.len() >= MOST && !self.changed.contains_key(&ino) {
+            if self.changed.len() >= MAX_TRACKED_FILES && !self.changed.contains_key(&ino) {
                 let mut others = self.others.unwrap_or_default();
                 for all in std::mem::take(&mut self.changed).into_values() {
                     others.note(self.changes, all.answered.map(|(_, answer)| answer));
@@ -166,7 +166,7 @@ impl Unsynced {
     }
 
     fn lose_file(&mut self, ino: u64) {
-        if self.lost.len() < MOST || self.lost.contains_key(&ino) {
+        if self.lost.len() < MAX_TRACKED_FILES || self.lost.contains_key(&ino) {
             self.lost.insert(ino, false);
         } else {
             self.any_lost = Some(HashSet::new());
@@ -207,11 +207,11 @@ impl Unsynced {
     /// has reported it yet.
     pub fn tell(&mut self, ino: u64, at_close: bool) -> bool {
         if at_close {
-            return self.lost.get_mut(&ino).is_some_and(|told| !std::mem::replace(told, true));
+            return self.lost.get_mut(&ino).is_some_and(|reported| !std::mem::replace(reported, true));
         }
         let it_is = self.lost.remove(&ino).is_some();
-        let it_may_be = self.any_lost.as_mut().is_some_and(|told| told.insert(ino));
-        if self.any_lost.as_ref().is_some_and(|told| told.len() > MOST) {
+        let it_may_be = self.any_lost.as_mut().is_some_and(|reported| reported.insert(ino));
+        if self.any_lost.as_ref().is_some_and(|reported| reported.len() > MAX_TRACKED_FILES) {
             self.any_lost = None;
         }
         it_is || it_may_be
@@ -297,9 +297,9 @@ mod tests {
     #[test]
     fn of_very_many_it_may_be_any() {
         let mut unsynced = Unsynced::new(opening(1));
-        for ino in 0..2 * MOST as u64 {
+        for ino in 0..2 * MAX_TRACKED_FILES as u64 {
             change(&mut unsynced, &[ino], ino);
-            assert!(unsynced.changed.len() <= MOST);
+            assert!(unsynced.changed.len() <= MAX_TRACKED_FILES);
         }
         assert!(unsynced.take_over(opening(2), 0));
         // The first sync of each file reports it, and only that.
@@ -307,11 +307,11 @@ mod tests {
         for round in 0..3 {
             let files: Vec<u64> = (round * 30_000..(round + 1) * 30_000).collect();
             change(&mut unsynced, &files, 10);
-            assert!(unsynced.take_over(opening(3 + round), 0) && unsynced.lost.len() <= MOST);
+            assert!(unsynced.take_over(opening(3 + round), 0) && unsynced.lost.len() <= MAX_TRACKED_FILES);
         }
-        for ino in 0..2 * MOST as u64 {
+        for ino in 0..2 * MAX_TRACKED_FILES as u64 {
             unsynced.tell(ino, false);
-            assert!(unsynced.any_lost.as_ref().is_none_or(|told| told.len() <= MOST));
+            assert!(unsynced.any_lost.as_ref().is_none_or(|reported| reported.len() <= MAX_TRACKED_FILES));
         }
         assert!(!unsynced.tell(u64::MAX - 1, false), "not for ever");
     }

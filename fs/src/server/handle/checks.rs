@@ -1,8 +1,8 @@
 //! What a client sends is not believed: which files and stripes its requests may name.
 
 use super::Handle;
-use meta::{Error, Result, Whole};
-use plan::{Extent, Place, Span};
+use meta::{BulkFile, Error, Result};
+use plan::{Extent, ExtentPlace, Span};
 
 impl Handle {
     /// Refuses to change content for a session that has ended. Call it while no session can end.
@@ -25,7 +25,7 @@ impl Handle {
     /// together with their data. Stripes that files name already may be named again.
     pub(super) fn may_name<'a>(&self, extents: impl IntoIterator<Item = &'a Extent>) -> Result<()> {
         for extent in extents {
-            let Place::Stripe(span) = extent.place else { continue };
+            let ExtentPlace::Stripe(span) = extent.place else { continue };
             if self.sessions.fs.leases.table().holds(self.session, span.set) {
                 self.fits(&span, extent.length)?;
                 continue;
@@ -52,7 +52,7 @@ impl Handle {
     }
 
     /// Refuses to create a file with a number that was not handed out or belongs to another file.
-    pub(super) fn may_make(&self, file: &Whole) -> Result<()> {
+    pub(super) fn may_make(&self, file: &BulkFile) -> Result<()> {
         let meta = self.meta()?;
         let is_free = match meta.attributes(file.ino) {
             Err(Error::NotFound) => meta.gave_out(file.ino)?,

@@ -10,15 +10,15 @@ use crate::mutex::lock;
 use crate::server::table::files::Whose;
 use crate::session::locks::Lock;
 use meta::port::FileLock;
-use meta::{Attributes, ContentEdit, DeadStripe, Error, Kind, Meta, Once, Removed, Result, Seq};
-use plan::{Extent, Place};
+use meta::{Attributes, ContentEdit, DeadStripe, Error, FileKind, IdempotencyKey, Meta, Removed, Result, Seq};
+use plan::{Extent, ExtentPlace};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often to check whether all clients from before a restart have reconnected.
-const SETTLES: Duration = Duration::from_millis(50);
+const GRACE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The session of a client and the connection to it.
 pub(super) struct Handle {
@@ -33,10 +33,10 @@ pub(super) struct Handle {
 }
 
 /// The most grants in one answer. A client does not read more sets at a time.
-const MOST_GRANTS: usize = 256;
+const MAX_GRANTS: usize = 256;
 
 /// The error that a client gets for an error of the file system.
-fn told(error: crate::Error) -> Error {
+fn to_meta_error(error: crate::Error) -> Error {
     match error {
         crate::Error::Meta(error) => error,
         crate::Error::Volume(volume::Error::NoSpace(_)) => Error::NoSpace,
@@ -52,7 +52,7 @@ fn extents_of(edit: &ContentEdit) -> impl Iterator<Item = &Extent> {
 impl Handle {
     /// The permissions on chunk sets that the answer grants.
     pub fn granted(self) -> Vec<Grant> {
-        self.granted.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().take(MOST_GRANTS).collect()
+        self.granted.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().take(MAX_GRANTS).collect()
     }
 
     fn grant(&self, sets: impl IntoIterator<Item = u64>, write: bool) {
@@ -62,7 +62,7 @@ impl Handle {
     /// Grants reading of the sets that the answer names.
     fn grant_read(&self, extents: &[Extent]) {
         let stripes = extents.iter().filter_map(|extent| match extent.place {
-            Place::Stripe(span) => Some(span.set),
+            ExtentPlace::Stripe(span) => Some(span.set),
             _ => None,
         });
         self.grant(stripes, false);
@@ -80,12 +80,12 @@ impl Handle {
     }
 
     fn meta(&self) -> Result<&Meta> {
-        Ok(&self.sessions.fs.engine().map_err(told)?.meta)
+        Ok(&self.sessions.fs.engine().map_err(to_meta_error)?.meta)
     }
 
-    fn wait_until_settled(&self) {
+    fn wait_for_grace_end(&self) {
         while self.sessions.fs.leases.is_in_grace() {
-            std::thread::sleep(SETTLES);
+            std::thread::sleep(GRACE_POLL_INTERVAL);
         }
     }
 
@@ -95,7 +95,7 @@ impl Handle {
         let (leases, end) = (&self.sessions.fs.leases, self.sessions.waits_for_clients_until());
         let away = || leases.is_in_grace() && lock(&leases.before).iter().any(|session| *session != self.session);
         while away() && Instant::now() < end {
-            std::thread::sleep(SETTLES);
+            std::thread::sleep(GRACE_POLL_INTERVAL);
         }
     }
 
@@ -115,17 +115,17 @@ impl Handle {
     }
 
     /// The idempotency key that a transaction stores if it must not be carried out twice.
-    fn once(&self) -> Option<Once> {
+    fn idempotency_key(&self) -> Option<IdempotencyKey> {
         let Request { number, answered, .. } = self.request;
-        (number > 0).then_some(Once { session: self.session, request: number, answered })
+        (number > 0).then_some(IdempotencyKey { session: self.session, request: number, answered })
     }
 
     /// The answer of a repeated request that was carried out before, perhaps by another server,
     /// with a number that its transaction's is not above. None if it was not carried out.
     fn answered<T: DeserializeOwned>(&self) -> Result<Option<(T, Seq)>> {
-        let Some(once) = self.once().filter(|_| self.request.again) else { return Ok(None) };
+        let Some(idempotency_key) = self.idempotency_key().filter(|_| self.request.again) else { return Ok(None) };
         let meta = self.meta()?;
-        meta.answer_of(&once)?.map(|answer| Ok((answer, meta.last()?))).transpose()
+        meta.answer_of(&idempotency_key)?.map(|answer| Ok((answer, meta.last()?))).transpose()
     }
 
     /// Passes stripes that a transaction freed to the collector.
@@ -143,8 +143,8 @@ impl Handle {
     }
 
     /// The attributes, with what other clients wrote before they closed the file.
-    fn settled(&self, attributes: Attributes) -> Result<Attributes> {
-        let others = attributes.kind == Kind::File
+    fn with_closed_writes(&self, attributes: Attributes) -> Result<Attributes> {
+        let others = attributes.kind == FileKind::File
             && !self.sessions.fs.leases.table().writers(self.session, attributes.ino, Whose::Closed).is_empty();
         if !others {
             return Ok(attributes);
@@ -153,7 +153,7 @@ impl Handle {
         match self.meta()?.attributes(attributes.ino) {
             // Removed meanwhile: the name existed at the time of the request.
             Err(Error::NotFound) => Ok(attributes),
-            settled => settled,
+            with_closed_writes => with_closed_writes,
         }
     }
 
@@ -172,7 +172,7 @@ impl Handle {
     fn follow(&self, ino: u64, edit: &ContentEdit) {
         let mut inline = 0;
         for extent in extents_of(edit) {
-            if let Place::Bytes(bytes) = &extent.place {
+            if let ExtentPlace::Bytes(bytes) = &extent.place {
                 inline += bytes.len() as u64;
             }
         }

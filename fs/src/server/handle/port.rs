@@ -3,19 +3,19 @@
 use super::{Handle, extents_of};
 use meta::port::Port;
 use meta::{
-    Attributes, Change, ContentEdit, DeadStripe, Error, Listed, New, Put, Removed, Rename, Result, Seq, SetRecord,
-    Time, Totals, Whole,
+    AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, Listed, New, Removed, Rename,
+    Result, Seq, SetRecord, Time, Totals,
 };
 use plan::Extent;
 use std::ops::Range;
 
 impl Port for Handle {
     fn attributes(&self, ino: u64) -> Result<Attributes> {
-        self.settled(self.meta()?.attributes(ino)?)
+        self.with_closed_writes(self.meta()?.attributes(ino)?)
     }
 
     fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attributes> {
-        self.settled(self.meta()?.lookup(parent, name)?)
+        self.with_closed_writes(self.meta()?.lookup(parent, name)?)
     }
 
     fn parent(&self, ino: u64) -> Result<u64> {
@@ -26,10 +26,10 @@ impl Port for Handle {
         self.meta()?.describe(ino)
     }
 
-    fn set_attributes(&self, ino: u64, change: Change, now: Time) -> Result<(Attributes, Seq)> {
+    fn set_attributes(&self, ino: u64, change: AttributeChange, now: Time) -> Result<(Attributes, Seq)> {
         match self.answered()? {
             Some(answer) => Ok(answer),
-            None => self.meta()?.set_attributes_once(ino, change, now, self.once().as_ref()),
+            None => self.meta()?.set_attributes_once(ino, change, now, self.idempotency_key().as_ref()),
         }
     }
 
@@ -52,28 +52,28 @@ impl Port for Handle {
     fn set_attribute(&self, ino: u64, name: &[u8], value: &[u8], must_exist: Option<bool>, now: Time) -> Result<Seq> {
         match self.answered()? {
             Some(((), seq)) => Ok(seq),
-            None => self.meta()?.set_attribute_once(ino, name, value, must_exist, now, self.once().as_ref()),
+            None => self.meta()?.set_attribute_once(ino, name, value, must_exist, now, self.idempotency_key().as_ref()),
         }
     }
 
     fn remove_attribute(&self, ino: u64, name: &[u8], now: Time) -> Result<Seq> {
         match self.answered()? {
             Some(((), seq)) => Ok(seq),
-            None => self.meta()?.remove_attribute_once(ino, name, now, self.once().as_ref()),
+            None => self.meta()?.remove_attribute_once(ino, name, now, self.idempotency_key().as_ref()),
         }
     }
 
     fn make(&self, parent: u64, name: &[u8], new: &New, now: Time) -> Result<(Attributes, Seq)> {
         match self.answered()? {
             Some(answer) => Ok(answer),
-            None => self.meta()?.make_once(parent, name, new, now, self.once().as_ref()),
+            None => self.meta()?.make_once(parent, name, new, now, self.idempotency_key().as_ref()),
         }
     }
 
     fn link(&self, ino: u64, parent: u64, name: &[u8], now: Time) -> Result<(Attributes, Seq)> {
         match self.answered()? {
             Some(answer) => Ok(answer),
-            None => self.meta()?.link_once(ino, parent, name, now, self.once().as_ref()),
+            None => self.meta()?.link_once(ino, parent, name, now, self.idempotency_key().as_ref()),
         }
     }
 
@@ -81,7 +81,7 @@ impl Port for Handle {
         let keep = keep || self.is_needed(ino);
         Ok(self.removed(match self.answered()? {
             Some(((last, orphan), seq)) => Removed { ino, last, orphan, dead: Vec::new(), seq },
-            None => self.meta()?.unlink_once(parent, name, ino, keep, now, self.once().as_ref())?,
+            None => self.meta()?.unlink_once(parent, name, ino, keep, now, self.idempotency_key().as_ref())?,
         }))
     }
 
@@ -89,7 +89,9 @@ impl Port for Handle {
         let keep = keep || self.is_needed(ino);
         Ok(self.removed(match self.answered()? {
             Some(((last, orphan), seq)) => Removed { ino, last, orphan, dead: Vec::new(), seq },
-            None => self.meta()?.remove_directory_once(parent, name, ino, keep, now, self.once().as_ref())?,
+            None => {
+                self.meta()?.remove_directory_once(parent, name, ino, keep, now, self.idempotency_key().as_ref())?
+            }
         }))
     }
 
@@ -99,7 +101,9 @@ impl Port for Handle {
             Some((gone, seq)) => {
                 (gone.map(|(ino, last, orphan)| Removed { ino, last, orphan, dead: Vec::new(), seq }), seq)
             }
-            None => self.meta()?.rename_once(&Rename { keep, ..rename.clone() }, now, self.once().as_ref())?,
+            None => {
+                self.meta()?.rename_once(&Rename { keep, ..rename.clone() }, now, self.idempotency_key().as_ref())?
+            }
         };
         Ok((removed.map(|removed| self.removed(removed)), seq))
     }
@@ -107,7 +111,7 @@ impl Port for Handle {
     fn list(&self, parent: u64, cookie: u64, limit: usize) -> Result<Vec<Listed>> {
         let mut listed = self.meta()?.list(parent, cookie, limit.min(10_000))?;
         for entry in &mut listed {
-            entry.attributes = self.settled(entry.attributes)?;
+            entry.attributes = self.with_closed_writes(entry.attributes)?;
         }
         Ok(listed)
     }
@@ -133,7 +137,9 @@ impl Port for Handle {
             self.still_lives()?;
             self.is_not_superseded(&[ino])?;
             self.may_name(extents_of(edit))?;
-            self.cutting(&[(ino, edit)], || self.meta()?.change_content_once(ino, edit, self.once().as_ref()))
+            self.cutting(&[(ino, edit)], || {
+                self.meta()?.change_content_once(ino, edit, self.idempotency_key().as_ref())
+            })
         })?;
         self.follow(ino, edit);
         self.freed(dead, seq);
@@ -151,7 +157,7 @@ impl Port for Handle {
             self.is_not_superseded(&inos)?;
             edits.iter().try_for_each(|(_, edit)| self.may_name(extents_of(edit)))?;
             let all: Vec<(u64, &ContentEdit)> = edits.iter().map(|(ino, edit)| (*ino, edit)).collect();
-            self.cutting(&all, || self.meta()?.change_contents_once(edits, self.once().as_ref()))
+            self.cutting(&all, || self.meta()?.change_contents_once(edits, self.idempotency_key().as_ref()))
         })?;
         edits.iter().for_each(|(ino, edit)| self.follow(*ino, edit));
         self.freed(dead, seq);
@@ -210,7 +216,7 @@ impl Port for Handle {
         self.meta()?.new_inos(count)
     }
 
-    fn put_files(&self, files: &[Whole]) -> Result<Put> {
+    fn put_files(&self, files: &[BulkFile]) -> Result<BulkResult> {
         let _its_sets_stay = self.sessions.fs.leases.naming();
         self.still_lives()?;
         files.iter().try_for_each(|file| self.may_name(&file.extents).and_then(|()| self.may_make(file)))?;
@@ -220,6 +226,6 @@ impl Port for Handle {
 
     fn lookups(&self, names: &[(u64, Vec<u8>)]) -> Result<Vec<Option<Attributes>>> {
         let found = self.meta()?.lookups(names)?;
-        found.into_iter().map(|found| found.map(|found| self.settled(found)).transpose()).collect()
+        found.into_iter().map(|found| found.map(|found| self.with_closed_writes(found)).transpose()).collect()
     }
 }

@@ -1,7 +1,7 @@
 //! The operations of a session: its life, its chunk sets, open files, append reservations and
 //! locks.
 
-use super::{Handle, told};
+use super::{Handle, to_meta_error};
 use crate::data::sets::Placed;
 use crate::mutex::lock;
 use crate::server::caller;
@@ -13,16 +13,16 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 /// The most sets that one request gets.
-const MOST_SETS: u32 = 16;
+const MAX_SETS_PER_REQUEST: u32 = 16;
 /// How long a request waits for a lock. Then the client sends it again, unless the waiting program
 /// was interrupted.
 const LOCK_WAITS: Duration = Duration::from_millis(500);
 /// The most locks of a session. Each request scans all locks of its file.
 const MAX_LOCKS: usize = 1 << 14;
 /// The longest name of a client, in bytes.
-const LONGEST_NAME: usize = 255;
+const MAX_NAME_BYTES: usize = 255;
 /// The longest append, in bytes.
-const LONGEST_APPEND: u64 = 4 << 30;
+const MAX_APPEND_BYTES: u64 = 4 << 30;
 
 impl Handle {
     /// Begins a session or reclaims one; see [`Session`]. With `tells`, the client is admitted when
@@ -30,7 +30,7 @@ impl Handle {
     fn let_enter(&self, entry: &Entry, tells: bool) -> Result<Welcome> {
         let fs = &self.sessions.fs;
         let session = entry.session;
-        if entry.name.len() > LONGEST_NAME {
+        if entry.name.len() > MAX_NAME_BYTES {
             return Err(Error::NameTooLong);
         }
         if session.is_some_and(|session| session != self.session) {
@@ -38,7 +38,7 @@ impl Handle {
         }
         // The sets of other sessions were given up.
         let own = session.map_or_else(|| Ok(Vec::new()), |session| self.sessions.owned(session, entry.sets.clone()));
-        let own = own.map_err(told)?;
+        let own = own.map_err(to_meta_error)?;
         let (session, fresh, kept, lapsed) = {
             let mut table = fs.leases.table();
             // An ended session stays ended: work that its client began in it is not accepted in
@@ -124,7 +124,7 @@ impl Session for Handle {
         let Some(held) = leases.table().collect(self.session, part, last, held)? else { return Ok(Vec::new()) };
         leases.table().reclaim(self.session, &held);
         let refused = self.lock_exactly(held.locks);
-        leases.table().has_told(self.session);
+        leases.table().complete_reclaim(self.session);
         lock(&leases.before).remove(&self.session);
         leases.table().let_in(self.session, Instant::now());
         leases.changed.notify_all();
@@ -141,7 +141,7 @@ impl Session for Handle {
             let mut table = fs.leases.table();
             (table.tell_of_others(self.session, Instant::now()) as u32, table.last_removal())
         };
-        let (total, free) = fs.room.now();
+        let (total, free) = fs.space.now();
         Ok(Heartbeat { total, free, generation: fs.volume.label().generation, others, removed })
     }
 
@@ -155,9 +155,9 @@ impl Session for Handle {
         let mut unknown = fs.leases.table().sets(self.session);
         unknown.retain(|set| !known.contains(set));
         self.release_sets(&unknown)?;
-        let placed = Placed(fs.engine().map_err(told)?.meta.clone());
+        let placed = Placed(fs.engine().map_err(to_meta_error)?.meta.clone());
         let mut new = Vec::new();
-        for _ in 0..count.clamp(1, MOST_SETS) {
+        for _ in 0..count.clamp(1, MAX_SETS_PER_REQUEST) {
             if !fs.leases.table().may_hold_more(self.session) {
                 if new.is_empty() {
                     return Err(Error::Unavailable("this client, or its member, has too many chunk sets".into()));
@@ -166,13 +166,13 @@ impl Session for Handle {
             }
             match placed.place(&fs.store, avoid, |set| fs.leases.table().hold(self.session, [set])) {
                 Ok(set) => new.push(set),
-                Err(error) if new.is_empty() => return Err(told(error)),
+                Err(error) if new.is_empty() => return Err(to_meta_error(error)),
                 Err(_) => break,
             }
         }
         // A client writes to the sets for a long time. The sets and their owner must survive a
         // crash.
-        self.sessions.note_sets().map_err(told)?;
+        self.sessions.note_sets().map_err(to_meta_error)?;
         self.meta()?.sync(Seq::MAX)?;
         self.grant(new.iter().map(|(set, _)| *set), true);
         Ok(new)
@@ -182,9 +182,9 @@ impl Session for Handle {
         let released = self.sessions.fs.leases.table().release(self.session, sets);
         if !released.is_empty() {
             // Before anything in them is freed: after a crash the session does not get them back.
-            self.sessions.note_sets().map_err(told)?;
+            self.sessions.note_sets().map_err(to_meta_error)?;
         }
-        self.sessions.take_back(&released).map_err(told)
+        self.sessions.take_back(&released).map_err(to_meta_error)
     }
 
     fn open(&self, ino: u64, writes: u64) -> Result<Attributes> {
@@ -227,11 +227,11 @@ impl Session for Handle {
     }
 
     fn reserve_append(&self, ino: u64, length: u64) -> Result<u64> {
-        if length > LONGEST_APPEND {
+        if length > MAX_APPEND_BYTES {
             return Err(Error::TooLarge);
         }
         // Clients from before a restart may have reservations that this server does not know yet.
-        self.wait_until_settled();
+        self.wait_for_grace_end();
         let leases = &self.sessions.fs.leases;
         loop {
             let cuts = leases.table().cuts();
@@ -252,7 +252,7 @@ impl Session for Handle {
         // Clients from before a restart may have locks that this server does not know yet. A client
         // that is reclaiming its own is not delayed.
         if !lock(&leases.before).contains(&self.session) {
-            self.wait_until_settled();
+            self.wait_for_grace_end();
         }
         let end = Instant::now() + if wait { LOCK_WAITS } else { Duration::ZERO };
         let mut locks = lock(&leases.locks);
@@ -324,7 +324,7 @@ impl Session for Handle {
     }
 
     fn reclaim_complete(&self) -> Result<()> {
-        self.sessions.fs.leases.table().has_told(self.session);
+        self.sessions.fs.leases.table().complete_reclaim(self.session);
         lock(&self.sessions.fs.leases.before).remove(&self.session);
         Ok(())
     }

@@ -16,16 +16,16 @@ pub(in crate::server) enum Whose {
 impl Table {
     /// Records that a session opened a file; `writes` is not 0 if it may write.
     pub fn open(&mut self, session: u64, ino: u64, writes: u64) {
-        let room = self.room(session);
+        let allowance = self.allowance(session);
         let Some(client) = self.clients.get_mut(&session) else { return };
-        if room == 0 && !client.open.contains_key(&ino) {
+        if allowance == 0 && !client.open.contains_key(&ino) {
             return;
         }
         let (all, writers) = client.open.entry(ino).or_default();
         *all = all.saturating_add(1);
         if writes > 0 {
             *writers = writers.saturating_add(1);
-            client.write(ino, writes, room);
+            client.write(ino, writes, allowance);
         }
     }
 
@@ -33,10 +33,10 @@ impl Table {
     /// writers are counted until the last opener closes. Returns whether no client has the file
     /// open any more.
     pub fn close(&mut self, session: u64, ino: u64, wrote: u64) -> bool {
-        let room = if wrote > 0 { self.room(session) } else { 0 };
+        let allowance = if wrote > 0 { self.allowance(session) } else { 0 };
         let Some(client) = self.clients.get_mut(&session) else { return false };
         if wrote > 0 {
-            client.write(ino, wrote, room);
+            client.write(ino, wrote, allowance);
             client.owe(ino, wrote, false);
         }
         let Some((all, _)) = client.open.get_mut(&ino) else { return false };

@@ -9,22 +9,22 @@ mod superseded;
 #[cfg(test)]
 mod tests;
 
-use crate::session::{EXCLUSIVE_FOR, KERNEL_VALID_FOR};
+use crate::session::{EXCLUSIVE_LEASE, KERNEL_VALID_FOR};
 use meta::port::Held;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 /// The most files that a client can have open or uncommitted. More are not recorded.
-const MOST_FILES: usize = 1 << 20;
+const MAX_FILES: usize = 1 << 20;
 /// The same for all sessions of one cluster member, identified by its certificate, and the number
 /// that each session may have in any case.
-const MOST_FILES_OF_MEMBER: usize = 4 << 20;
-const FEW_FILES: usize = 1024;
+const MAX_MEMBER_FILES: usize = 4 << 20;
+const MIN_SESSION_FILES: usize = 1024;
 /// The most sessions of a member: all processes of a large job may share one certificate.
-const MOST_SESSIONS_OF_MEMBER: usize = 4096;
+const MAX_MEMBER_SESSIONS: usize = 4096;
 /// The most chunk sets of a session, and of all sessions of a member together.
-const MOST_SETS: usize = 4096;
-const MOST_SETS_OF_MEMBER: usize = 1 << 16;
+const MAX_SETS: usize = 4096;
+const MAX_MEMBER_SETS: usize = 1 << 16;
 
 /// A client.
 #[derive(Debug)]
@@ -42,11 +42,11 @@ struct Client {
     /// What it has told so far, and the number of parts.
     parts: (Held, u32),
     /// It has completed its reclaim, or needs none.
-    told: bool,
+    reclaim_complete: bool,
     /// The end of its exclusive lease, including caches in its kernel.
     exclusive_until: Instant,
     /// The last answer to it said that there are other clients.
-    told_of_others: bool,
+    knows_of_others: bool,
     /// Chunk sets that it may write to.
     sets: BTreeSet<u64>,
     /// Open files: the number of all openers, and of those that write.
@@ -102,8 +102,8 @@ impl Client {
 
     /// Records that it writes to a file, or did until now. Without space for one more file, nothing
     /// is recorded.
-    fn write(&mut self, ino: u64, number: u64, room: usize) {
-        if room == 0 && !self.dirty.contains_key(&ino) {
+    fn write(&mut self, ino: u64, number: u64, allowance: usize) {
+        if allowance == 0 && !self.dirty.contains_key(&ino) {
             return;
         }
         let last = self.dirty.entry(ino).or_default();
@@ -169,14 +169,14 @@ impl Table {
         let new = || Client {
             name: name.into(),
             peer: String::new(),
-            allowed: FEW_FILES,
+            allowed: MIN_SESSION_FILES,
             heard: now,
             joins: true,
             reclaims: false,
             parts: (Held::default(), 0),
-            told: reclaimed.is_none(),
-            exclusive_until: if reclaimed.is_some() && alone { now + EXCLUSIVE_FOR + KERNEL_VALID_FOR } else { now },
-            told_of_others: false,
+            reclaim_complete: reclaimed.is_none(),
+            exclusive_until: if reclaimed.is_some() && alone { now + EXCLUSIVE_LEASE + KERNEL_VALID_FOR } else { now },
+            knows_of_others: false,
             sets: BTreeSet::new(),
             open: HashMap::new(),
             dirty: HashMap::new(),
@@ -189,12 +189,12 @@ impl Table {
         };
         let client = self.clients.entry(session).or_insert_with(new);
         client.heard = now;
-        Some((session, client.joins || !client.told))
+        Some((session, client.joins || !client.reclaim_complete))
     }
 
     /// Whether a member may begin one more session. Clients without a certificate have no limit.
     pub fn admits(&self, peer: &str) -> bool {
-        peer.is_empty() || self.of_member(peer).count() < MOST_SESSIONS_OF_MEMBER
+        peer.is_empty() || self.of_member(peer).count() < MAX_MEMBER_SESSIONS
     }
 
     /// Assigns a session to a member.
@@ -212,7 +212,7 @@ impl Table {
     pub fn may_hold_more(&self, session: u64) -> bool {
         self.clients.get(&session).is_none_or(|client| {
             let of_member = || self.of_member(&client.peer).map(|client| client.sets.len()).sum::<usize>();
-            client.sets.len() < MOST_SETS && (client.peer.is_empty() || of_member() < MOST_SETS_OF_MEMBER)
+            client.sets.len() < MAX_SETS && (client.peer.is_empty() || of_member() < MAX_MEMBER_SETS)
         })
     }
 
@@ -223,17 +223,17 @@ impl Table {
 
     /// The number of further files that may be recorded for a session, at least; 0 when the limit
     /// is reached.
-    fn room(&mut self, session: u64) -> usize {
+    fn allowance(&mut self, session: u64) -> usize {
         let Some(client) = self.clients.get(&session) else { return 0 };
         let files = client.files();
-        let mut allowed = client.allowed.clamp(FEW_FILES, files + FEW_FILES);
+        let mut allowed = client.allowed.clamp(MIN_SESSION_FILES, files + MIN_SESSION_FILES);
         // Count the files of all sessions only once for many files.
-        let may = || client.peer.is_empty() || self.files_of_member(&client.peer) < MOST_FILES_OF_MEMBER;
+        let may = || client.peer.is_empty() || self.files_of_member(&client.peer) < MAX_MEMBER_FILES;
         if files >= allowed && may() {
-            allowed += FEW_FILES;
+            allowed += MIN_SESSION_FILES;
         }
         self.clients.get_mut(&session).into_iter().for_each(|client| client.allowed = allowed);
-        allowed.min(2 * MOST_FILES).saturating_sub(files)
+        allowed.min(2 * MAX_FILES).saturating_sub(files)
     }
 
     /// Whether there is a session of that number.
@@ -254,9 +254,9 @@ impl Table {
     }
 
     /// A session completed its reclaim.
-    pub fn has_told(&mut self, session: u64) {
+    pub fn complete_reclaim(&mut self, session: u64) {
         if let Some(client) = self.clients.get_mut(&session) {
-            client.told = true;
+            client.reclaim_complete = true;
         }
     }
 
@@ -267,11 +267,11 @@ impl Table {
         let others = self.clients.len().saturating_sub(1);
         if let Some(client) = self.clients.get_mut(&session) {
             if others == 0 {
-                client.exclusive_until = now + EXCLUSIVE_FOR + KERNEL_VALID_FOR;
-            } else if client.told_of_others {
+                client.exclusive_until = now + EXCLUSIVE_LEASE + KERNEL_VALID_FOR;
+            } else if client.knows_of_others {
                 client.exclusive_until = client.exclusive_until.min(now + KERNEL_VALID_FOR);
             }
-            client.told_of_others = others > 0;
+            client.knows_of_others = others > 0;
         }
         others
     }

@@ -1,14 +1,14 @@
 //! What a session tells a server that does not know it: all at once, and instead of what the server
 //! may have heard before.
 
-use super::removals::MOST_KEPT;
-use super::{Client, FEW_FILES, MOST_FILES, MOST_FILES_OF_MEMBER, Owed, Table};
+use super::removals::MAX_KEPT_FILES;
+use super::{Client, MAX_FILES, MAX_MEMBER_FILES, MIN_SESSION_FILES, Owed, Table};
 use meta::port::Held;
 use meta::{Error, Result};
 use std::time::Instant;
 
 /// The most locks that are taken over in addition. More are refused.
-const MOST_LOCKS: usize = 1 << 14;
+const MAX_LOCKS: usize = 1 << 14;
 
 impl Table {
     /// A session that joins may tell what it has.
@@ -28,7 +28,7 @@ impl Table {
     /// Whether some session has come back and has not told yet what it has. One that falls silent
     /// does not count for longer than its lease.
     pub fn any_is_reclaiming(&self, now: Instant) -> bool {
-        let tells = |client: &Client| client.joins && !client.told;
+        let tells = |client: &Client| client.joins && !client.reclaim_complete;
         let speaks = |client: &Client| now.saturating_duration_since(client.heard) <= self.lease;
         self.clients.values().any(|client| tells(client) && speaks(client))
     }
@@ -50,12 +50,13 @@ impl Table {
             return Err(Error::Invalid("a part of a session's state that does not follow the one before".into()));
         }
         client.parts.1 += 1;
-        let most = if peer.is_empty() { usize::MAX } else { MOST_FILES_OF_MEMBER.saturating_sub(of_member) };
+        let most = if peer.is_empty() { usize::MAX } else { MAX_MEMBER_FILES.saturating_sub(of_member) };
         let own = client.parts.0.count();
-        let room = most.max(FEW_FILES.saturating_sub(own)).min((2 * MOST_FILES + MOST_LOCKS).saturating_sub(own));
-        match held.count() <= room {
+        let allowance =
+            most.max(MIN_SESSION_FILES.saturating_sub(own)).min((2 * MAX_FILES + MAX_LOCKS).saturating_sub(own));
+        match held.count() <= allowance {
             true => client.parts.0.add(held),
-            false => client.parts.0.add(&held.clone().split(room)),
+            false => client.parts.0.add(&held.clone().split(allowance)),
         }
         Ok(last.then(|| std::mem::take(&mut client.parts).0))
     }
@@ -76,7 +77,7 @@ impl Table {
         for &(ino, number) in &held.owed {
             client.owe(ino, number, true);
         }
-        client.kept = held.kept.iter().copied().take(MOST_KEPT).collect();
+        client.kept = held.kept.iter().copied().take(MAX_KEPT_FILES).collect();
         for &(ino, end) in &held.reserved {
             let known = self.ends.entry(ino).or_default();
             *known = end.max(*known);
@@ -111,7 +112,7 @@ mod tests {
         table.let_reclaim(7, now);
         assert!(table.hear_reclaiming(7, now) && !table.hear(7, now));
         assert_eq!(table.overdue(now + 2 * LEASE), [7], "it may fall silent");
-        table.has_told(7);
+        table.complete_reclaim(7);
         table.let_in(7, now);
         assert!(!table.hear_reclaiming(7, now) && table.hear(7, now) && !table.any_is_reclaiming(now));
         table.let_reclaim(7, now);
@@ -155,10 +156,10 @@ mod tests {
     fn more_than_the_limits_is_left_out() {
         let mut table = table(Instant::now());
         table.belongs(7, "member");
-        let all = files(0..MOST_FILES_OF_MEMBER as u64 / 2);
+        let all = files(0..MAX_MEMBER_FILES as u64 / 2);
         assert_eq!(table.collect(7, 0, false, &all), Ok(None));
-        assert_eq!(table.clients[&7].parts.0.count(), all.count().min(2 * MOST_FILES + MOST_LOCKS));
+        assert_eq!(table.clients[&7].parts.0.count(), all.count().min(2 * MAX_FILES + MAX_LOCKS));
         table.collect(7, 1, false, &all).unwrap();
-        assert!(table.clients[&7].parts.0.count() <= 2 * MOST_FILES + MOST_LOCKS);
+        assert!(table.clients[&7].parts.0.count() <= 2 * MAX_FILES + MAX_LOCKS);
     }
 }

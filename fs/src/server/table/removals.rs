@@ -1,13 +1,13 @@
 //! Removed files, which are kept until no kernel of a client knows them.
 
-use super::{MOST_FILES_OF_MEMBER, Table};
+use super::{MAX_MEMBER_FILES, Table};
 use crate::session::REMOVED_AT_A_TIME;
 
 /// The most removed files that are kept for clients that have not processed their removal yet. With
 /// more, the oldest are dropped.
-pub(super) const MOST_REMOVED: usize = 1 << 17;
+pub(super) const MAX_REMOVED_FILES: usize = 1 << 17;
 /// The most files without a name that are kept for the kernel of one client.
-pub(super) const MOST_KEPT: usize = 1 << 16;
+pub(super) const MAX_KEPT_FILES: usize = 1 << 16;
 
 impl Table {
     /// A file lost its last name and is not open: it is kept until all clients have reported
@@ -29,24 +29,25 @@ impl Table {
         let last = self.removals;
         let peer = self.clients.get(&session).map_or("", |client| &client.peer).to_owned();
         let limited = !kept.is_empty() && !peer.is_empty();
-        let room = if limited { MOST_FILES_OF_MEMBER.saturating_sub(self.files_of_member(&peer)) } else { MOST_KEPT };
+        let allowance =
+            if limited { MAX_MEMBER_FILES.saturating_sub(self.files_of_member(&peer)) } else { MAX_KEPT_FILES };
         let Some(client) = self.clients.get_mut(&session) else { return (last, Vec::new(), Vec::new()) };
         client.noted = client.noted.max(noted.min(last));
-        let room = MOST_KEPT.saturating_sub(client.kept.len()).min(room);
-        client.kept.extend(kept.iter().take(room));
+        let allowance = MAX_KEPT_FILES.saturating_sub(client.kept.len()).min(allowance);
+        client.kept.extend(kept.iter().take(allowance));
         let mut given_up: Vec<u64> = forgotten.iter().copied().filter(|ino| client.kept.remove(ino)).collect();
         given_up.retain(|&ino| !self.is_open(ino));
         let first = self.removed.partition_point(|(number, _)| *number <= noted);
         let next: Vec<(u64, u64)> = self.removed.iter().skip(first).take(REMOVED_AT_A_TIME).copied().collect();
-        let told = if next.len() < REMOVED_AT_A_TIME { last } else { next[next.len() - 1].0 };
-        (told, next.into_iter().map(|(_, ino)| ino).collect(), given_up)
+        let reported = if next.len() < REMOVED_AT_A_TIME { last } else { next[next.len() - 1].0 };
+        (reported, next.into_iter().map(|(_, ino)| ino).collect(), given_up)
     }
 
     /// Takes the removed files that no client keeps.
     pub fn take_settled(&mut self) -> Vec<u64> {
         let noted = self.clients.values().map(|client| client.noted).min().unwrap_or(u64::MAX);
         let settled = self.removed.partition_point(|(number, _)| *number <= noted);
-        let settled = settled.max(self.removed.len().saturating_sub(MOST_REMOVED));
+        let settled = settled.max(self.removed.len().saturating_sub(MAX_REMOVED_FILES));
         let gone: Vec<u64> = self.removed.drain(..settled).map(|(_, ino)| ino).collect();
         gone.into_iter().filter(|&ino| !self.is_open(ino)).collect()
     }

@@ -23,9 +23,9 @@ impl Table {
 
     /// A session could not commit what it wrote to a file before that number.
     pub fn owe(&mut self, session: u64, ino: u64, number: u64) {
-        let room = self.room(session);
+        let allowance = self.allowance(session);
         if let Some(client) = self.clients.get_mut(&session) {
-            client.write(ino, number, room);
+            client.write(ino, number, allowance);
             client.owe(ino, number, true);
         }
     }

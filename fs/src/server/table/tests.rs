@@ -1,5 +1,5 @@
 use super::files::Whose;
-use super::removals::{MOST_KEPT, MOST_REMOVED};
+use super::removals::{MAX_KEPT_FILES, MAX_REMOVED_FILES};
 use super::*;
 use crate::session::REMOVED_AT_A_TIME;
 
@@ -32,7 +32,7 @@ fn a_member_has_no_more_than_its_share_however_many_sessions_it_has() {
         table.belongs(session, "a");
         sessions.push(session);
     }
-    assert_eq!(sessions.len(), MOST_SESSIONS_OF_MEMBER);
+    assert_eq!(sessions.len(), MAX_MEMBER_SESSIONS);
     assert!(table.admits("b") && table.admits(""));
     table.end(sessions.pop().unwrap());
     assert!(table.admits("a"));
@@ -41,22 +41,26 @@ fn a_member_has_no_more_than_its_share_however_many_sessions_it_has() {
     let other = begin(&mut table, None, "x", now).0;
     table.belongs(other, "b");
     let client = table.clients.get_mut(&first).unwrap();
-    client.open = (0..MOST_FILES_OF_MEMBER as u64).map(|ino| (ino, (1, 0))).collect();
+    client.open = (0..MAX_MEMBER_FILES as u64).map(|ino| (ino, (1, 0))).collect();
     for session in [last, other] {
-        (0..3 * FEW_FILES as u64).for_each(|ino| table.open(session, ino, 0));
+        (0..3 * MIN_SESSION_FILES as u64).for_each(|ino| table.open(session, ino, 0));
     }
     let open = |session: u64| table.clients[&session].open.len();
-    assert_eq!((open(last), open(other)), (FEW_FILES, 3 * FEW_FILES), "another member has its own share");
+    assert_eq!(
+        (open(last), open(other)),
+        (MIN_SESSION_FILES, 3 * MIN_SESSION_FILES),
+        "another member has its own share"
+    );
     table.clients.get_mut(&first).unwrap().open.clear();
-    (0..3 * FEW_FILES as u64).for_each(|ino| table.open(last, ino, 1));
-    assert_eq!(table.clients[&last].files(), 6 * FEW_FILES);
+    (0..3 * MIN_SESSION_FILES as u64).for_each(|ino| table.open(last, ino, 1));
+    assert_eq!(table.clients[&last].files(), 6 * MIN_SESSION_FILES);
     let first = sessions[2];
     // Chunk sets.
     assert!(table.may_hold_more(first));
-    table.hold(first, 0..MOST_SETS as u64);
+    table.hold(first, 0..MAX_SETS as u64);
     assert!(!table.may_hold_more(first) && table.may_hold_more(second));
-    for (at, &session) in sessions[1..MOST_SETS_OF_MEMBER / MOST_SETS].iter().enumerate() {
-        table.hold(session, (at * MOST_SETS) as u64..((at + 1) * MOST_SETS) as u64);
+    for (at, &session) in sessions[1..MAX_MEMBER_SETS / MAX_SETS].iter().enumerate() {
+        table.hold(session, (at * MAX_SETS) as u64..((at + 1) * MAX_SETS) as u64);
     }
     assert!(!table.may_hold_more(last) && table.may_hold_more(other));
 }
@@ -91,7 +95,7 @@ fn a_session_can_be_taken_up_after_the_server_forgot_it() {
     table.let_in(20, start);
     assert!(table.hear(20, start));
     assert_eq!(begin(&mut table, Some(20), "a", start), (20, true));
-    table.has_told(20);
+    table.complete_reclaim(20);
     assert_eq!(begin(&mut table, Some(20), "a", start), (20, false));
     assert_eq!(begin(&mut table, None, "b", start), (21, true));
     table.let_in(21, start);
@@ -108,14 +112,14 @@ fn who_joins_waits_for_those_who_believe_to_be_alone() {
     let a = begin(&mut table, None, "a", start).0;
     assert_eq!(table.tell_of_others(a, at(100)), 0);
     let b = begin(&mut table, None, "b", at(200)).0;
-    let believed = at(100) + EXCLUSIVE_FOR + KERNEL_VALID_FOR;
-    assert_eq!(table.unaware_of(b, at(200)), Some((believed, vec![a])));
+    let exclusive_end = at(100) + EXCLUSIVE_LEASE + KERNEL_VALID_FOR;
+    assert_eq!(table.unaware_of(b, at(200)), Some((exclusive_end, vec![a])));
     // A third client waits for the same.
     let c = begin(&mut table, None, "c", at(210)).0;
-    assert_eq!(table.unaware_of(c, at(210)), Some((believed, vec![a])));
+    assert_eq!(table.unaware_of(c, at(210)), Some((exclusive_end, vec![a])));
     // The answer may not have arrived yet: that is certain only at its next request.
     assert_eq!(table.tell_of_others(a, at(215)), 2);
-    assert_eq!(table.unaware_of(b, at(215)), Some((believed, vec![a])));
+    assert_eq!(table.unaware_of(b, at(215)), Some((exclusive_end, vec![a])));
     assert_eq!(table.tell_of_others(a, at(220)), 2);
     let heard = at(220) + KERNEL_VALID_FOR;
     assert_eq!(table.unaware_of(b, at(220)), Some((heard, vec![a])));
@@ -125,7 +129,7 @@ fn who_joins_waits_for_those_who_believe_to_be_alone() {
     assert_eq!(table.unaware_of(b, heard), None);
     // A session that may have an exclusive lease from the earlier server.
     let d = begin(&mut table, Some(90), "d", at(5000)).0;
-    assert_eq!(table.unaware_of(a, at(5000)), Some((at(5000) + EXCLUSIVE_FOR + KERNEL_VALID_FOR, vec![d])));
+    assert_eq!(table.unaware_of(a, at(5000)), Some((at(5000) + EXCLUSIVE_LEASE + KERNEL_VALID_FOR, vec![d])));
 }
 
 #[test]
@@ -220,18 +224,18 @@ fn a_removed_file_is_kept_until_no_kernel_knows_it() {
 }
 
 #[test]
-fn no_more_removed_files_are_kept_than_there_is_room_for() {
+fn no_more_removed_files_are_kept_than_there_is_space_for() {
     let mut table = Table::new(LEASE, 1);
     let a = begin(&mut table, None, "a", Instant::now()).0;
-    (0..MOST_REMOVED as u64 + 3).for_each(|ino| table.set_aside(ino));
+    (0..MAX_REMOVED_FILES as u64 + 3).for_each(|ino| table.set_aside(ino));
     assert_eq!(table.take_settled(), [0, 1, 2]);
-    let (told, inos, _) = table.note(a, 0, &[], &[]);
+    let (reported, inos, _) = table.note(a, 0, &[], &[]);
     assert_eq!((inos.len(), inos[0]), (REMOVED_AT_A_TIME, 3));
-    assert_eq!(table.note(a, told, &[], &[]).1[0], 3 + REMOVED_AT_A_TIME as u64);
+    assert_eq!(table.note(a, reported, &[], &[]).1[0], 3 + REMOVED_AT_A_TIME as u64);
     assert_eq!(table.take_settled().len(), REMOVED_AT_A_TIME);
-    let many: Vec<u64> = (0..2 * MOST_KEPT as u64).collect();
+    let many: Vec<u64> = (0..2 * MAX_KEPT_FILES as u64).collect();
     table.note(a, 0, &many, &[]);
-    assert_eq!(table.end(a).closed.len(), MOST_KEPT);
+    assert_eq!(table.end(a).closed.len(), MAX_KEPT_FILES);
 }
 
 #[test]

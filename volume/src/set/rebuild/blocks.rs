@@ -2,7 +2,7 @@
 
 use super::{RebuildReport, Wanted};
 use crate::format::{GRANULE_BYTES, StripeHeader};
-use crate::set::reader::{Found, StripeAt};
+use crate::set::reader::{FoundBlocks, StripeAt};
 use crate::{Error, Result};
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ pub(super) fn blocks(
 }
 
 /// Reads those blocks of these positions that were not read yet.
-fn fetch(stripe: &StripeAt, found: &mut Found, positions: &[usize]) {
+fn fetch(stripe: &StripeAt, found: &mut FoundBlocks, positions: &[usize]) {
     let new: Vec<usize> = positions.iter().copied().filter(|position| !found.contains_key(position)).collect();
     found.extend(stripe.granules(&new, &(0..stripe.block as usize)));
     stripe.outvote(found);
@@ -60,7 +60,12 @@ fn fetch(stripe: &StripeAt, found: &mut Found, positions: &[usize]) {
 
 /// Checks the computed blocks against a witness: a survivor that they were not computed from. It is
 /// computed from them and compared. Returns false if there is no such survivor.
-fn witness(stripe: &StripeAt, needed: &[usize], found: &mut Found, made: &BTreeMap<usize, Vec<u8>>) -> Result<bool> {
+fn witness(
+    stripe: &StripeAt,
+    needed: &[usize],
+    found: &mut FoundBlocks,
+    made: &BTreeMap<usize, Vec<u8>>,
+) -> Result<bool> {
     let code = &*stripe.layout.code;
     let is_candidate = |position: &usize| {
         !needed.contains(position) && !made.contains_key(position) && !matches!(found.get(position), Some(Err(_)))

@@ -18,9 +18,9 @@ use std::io::{self, IoSlice};
 use std::path::Path;
 
 /// Bytes per new chunk that are rebuilt at a time; a longer block is rebuilt on its own. Each block
-/// counts for at least `LEAST` bytes, because of the requests it needs.
-const AT_A_TIME: u64 = 4 << 20;
-const LEAST: u64 = 64 << 10;
+/// counts for at least `MIN_BLOCK_CHARGE_BYTES` bytes, because of the requests it needs.
+const REBUILD_BATCH_BYTES: u64 = 4 << 20;
+const MIN_BLOCK_CHARGE_BYTES: u64 = 64 << 10;
 
 /// The result of a rebuild.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -211,8 +211,8 @@ fn parts(mut stripes: &[(u32, u32)]) -> impl Iterator<Item = &[(u32, u32)]> {
     std::iter::from_fn(move || {
         let mut bytes = 0;
         let more = stripes.iter().take_while(|&&(_, block)| {
-            bytes += u64::from(block).max(LEAST);
-            bytes <= AT_A_TIME
+            bytes += u64::from(block).max(MIN_BLOCK_CHARGE_BYTES);
+            bytes <= REBUILD_BATCH_BYTES
         });
         let (part, rest) = stripes.split_at(more.count().max(1).min(stripes.len()));
         stripes = rest;

@@ -3,8 +3,8 @@
 use crate::command::Arguments;
 use crate::layout::LEADER;
 use crate::metadata::{Line, connect};
-use crate::office::{Office, Way};
-use crate::parcel::{Farewell, Parcel, Setup};
+use crate::process_message::{Farewell, ProcessMessage, Setup};
+use crate::router::{Router, Way};
 use archive::clock::{Clock, process_seconds};
 use archive::crew::{Roles, give_up, live_as, manage};
 use archive::encode::{Encoder, Encoding};
@@ -20,11 +20,11 @@ use fs::FileSystem;
 use std::sync::{Arc, Mutex};
 
 /// Shows at the leader how far the job is.
-pub struct Relay<'a>(pub &'a Office);
+pub struct Relay<'a>(pub &'a Router);
 
 impl Show for Relay<'_> {
     fn problem(&mut self, problem: &Problem) {
-        self.0.send(LEADER, &Parcel::Problem(problem.clone()));
+        self.0.send(LEADER, &ProcessMessage::Problem(problem.clone()));
     }
 
     fn progress(&mut self, facts: &Facts) {
@@ -43,21 +43,21 @@ impl Show for Relay<'_> {
             errors: facts.errors.clone(),
             ..Facts::default()
         };
-        self.0.send(LEADER, &Parcel::Progress(Box::new(shown)));
+        self.0.send(LEADER, &ProcessMessage::Progress(Box::new(shown)));
     }
 }
 
 /// What the explorers and workers of a process work with.
-pub struct Hands {
+pub struct RoleContext {
     walking: Arc<Walking>,
     encoding: Encoding,
 }
 
-impl Hands {
-    /// Hands with an open volume, by the setup and the options.
-    pub fn new(volume: &Arc<FileSystem>, office: &Office, setup: &Setup, options: Options) -> Self {
+impl RoleContext {
+    /// For an open volume, by the setup and the options.
+    pub fn new(volume: &Arc<FileSystem>, router: &Router, setup: &Setup, options: Options) -> Self {
         // Each process has its share of what may be read.
-        let share = f64::from(setup.layout.workers_of(office.me())) / f64::from(setup.layout.crew().workers.max(1));
+        let share = f64::from(setup.layout.workers_of(router.me())) / f64::from(setup.layout.crew().workers.max(1));
         let limit = options.limit.map(|limit| ((limit as f64 * share) as u64).max(1));
         Self {
             walking: Arc::new(Walking {
@@ -73,26 +73,26 @@ impl Hands {
                 hidden: setup.hidden,
                 update: options.update,
                 limiter: Limiter::new(limit),
-                control: office.control().clone(),
+                control: router.control().clone(),
             },
         }
     }
 }
 
-/// Runs the roles of this process until the job ends. Without hands, explorers and workers give up
-/// and say why. Returns the reporter, if it was here.
-pub fn play<S: Show + Send>(
-    office: &Arc<Office>,
+/// Runs the roles of this process until the job ends. Without a context, explorers and workers give
+/// up and say why. Returns the reporter, if it was here.
+pub fn run<S: Show + Send>(
+    router: &Arc<Router>,
     setup: &Setup,
-    hands: &Result<Hands, String>,
+    context: &Result<RoleContext, String>,
     mut manager: Option<Manager>,
     mut reporter: Option<Reporter<S>>,
 ) -> Option<Reporter<S>> {
     let (crew, clock) = (setup.layout.crew(), Clock::began(setup.began));
     let mut reporting = reporter.as_mut();
     std::thread::scope(|scope| {
-        for role in setup.layout.roles_of(office.me()) {
-            let way = office.way(role);
+        for role in setup.layout.roles_of(router.me()) {
+            let way = router.way(role);
             match role {
                 MANAGER => {
                     let manager = manager.take();
@@ -102,16 +102,16 @@ pub fn play<S: Show + Send>(
                     let reporter = reporting.take();
                     scope.spawn(move || reporter.into_iter().for_each(|reporter| _ = live(reporter, REPORTER, &way)));
                 }
-                _ => _ = scope.spawn(move || touch(role, &way, crew, clock, hands)),
+                _ => _ = scope.spawn(move || run_role(role, &way, crew, clock, context)),
             }
         }
     });
     reporter
 }
 
-fn touch(role: Rank, way: &Way, crew: Crew, clock: Clock, hands: &Result<Hands, String>) {
-    match hands {
-        Ok(Hands { walking, encoding }) => {
+fn run_role(role: Rank, way: &Way, crew: Crew, clock: Clock, context: &Result<RoleContext, String>) {
+    match context {
+        Ok(RoleContext { walking, encoding }) => {
             let roles = Roles { tree: || SourceTree::new(walking.clone()), craft: || Encoder::new(encoding) };
             live_as(role, crew, clock, &roles, way);
         }

@@ -6,7 +6,7 @@ use super::find::directory;
 use super::{Attributes, MAX_LINK, MAX_SIZE, check_name};
 use crate::namespace::attributes::check_attribute;
 use crate::namespace::content::put_new;
-use crate::record::{DirectoryDelta, Entry, Home, Kind, Time};
+use crate::record::{DirectoryDelta, Entry, FileKind, InodeLocation, Time};
 use crate::transaction::run;
 use crate::{Error, Meta, Result, Seq, keys};
 use plan::Extent;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 /// A file with all its attributes and content.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Whole {
+pub struct BulkFile {
     /// Its number, from [`Meta::new_inos`].
     pub ino: u64,
     /// Its directory.
@@ -38,7 +38,7 @@ pub struct Whole {
     pub attributes: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-impl Whole {
+impl BulkFile {
     fn check(&self) -> Result<()> {
         check_name(&self.name)?;
         if self.new.link.len() > MAX_LINK {
@@ -47,7 +47,7 @@ impl Whole {
         if self.size > MAX_SIZE || self.extents.last().is_some_and(|last| last.end() > self.size) {
             return Err(Error::TooLarge);
         }
-        if !self.extents.is_empty() && self.new.kind != Kind::File {
+        if !self.extents.is_empty() && self.new.kind != FileKind::File {
             return Err(Error::Invalid("only a regular file has content".into()));
         }
         if self.extents.windows(2).any(|pair| pair[0].end() > pair[1].offset) {
@@ -59,7 +59,7 @@ impl Whole {
 
 /// The result of creating files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Put {
+pub struct BulkResult {
     /// The indices of files whose name is taken by another file, or whose directory is gone.
     pub refused: Vec<u32>,
     /// The transaction's number.
@@ -82,8 +82,8 @@ impl Meta {
     ///
     /// # Errors
     /// When one of the files is invalid; then none is created.
-    pub fn put_files(&self, files: &[Whole]) -> Result<Put> {
-        files.iter().try_for_each(Whole::check)?;
+    pub fn put_files(&self, files: &[BulkFile]) -> Result<BulkResult> {
+        files.iter().try_for_each(BulkFile::check)?;
         let (refused, committed) = run(&*self.kv, |t| {
             let (mut refused, mut parents) = (Vec::new(), BTreeMap::<u64, Option<DirectoryDelta>>::new());
             let mut made = 0;
@@ -104,16 +104,19 @@ impl Meta {
                     continue;
                 };
                 delta.entries += 1;
-                delta.directories += i64::from(file.new.kind == Kind::Directory);
+                delta.directories += i64::from(file.new.kind == FileKind::Directory);
                 let mut dinode = file.new.dinode(file.ino, file.modified);
                 (dinode.size, dinode.accessed, dinode.changed) = (file.size, file.accessed, file.changed);
-                if file.new.kind == Kind::File {
+                if file.new.kind == FileKind::File {
                     dinode.allocated = file.extents.iter().map(|extent| extent.length).sum();
                     dinode.content = put_new(t, file.ino, &file.extents);
                 }
                 t.put(keys::entry(file.parent, &file.name), &Entry::Inside(dinode));
-                t.put(keys::home(file.ino), &Home::Entry { parent: file.parent, name: file.name.clone() });
-                if file.new.kind == Kind::Directory {
+                t.put(
+                    keys::inode_location(file.ino),
+                    &InodeLocation::Entry { parent: file.parent, name: file.name.clone() },
+                );
+                if file.new.kind == FileKind::Directory {
                     let (modified, changed) = (Some(file.modified), Some(file.changed));
                     t.merge(keys::directory(file.ino), &DirectoryDelta { modified, changed, ..Default::default() });
                 }
@@ -130,7 +133,7 @@ impl Meta {
             t.count(made, 0);
             Ok(refused)
         })?;
-        Ok(Put { refused, seq: committed.seq })
+        Ok(BulkResult { refused, seq: committed.seq })
     }
 
     /// The attributes of the files of many names, each in its directory; `None` for a missing file.

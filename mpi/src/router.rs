@@ -1,10 +1,10 @@
-//! The post office of a process: it sorts what arrives, and gathers what goes out. It never waits,
-//! so that the thread that moves the parcels can call it: under MPI one thread of each process, in
+//! The router of a process: it sorts what arrives, and gathers what goes out. It never waits,
+//! so that the thread that moves the messages can call it: under MPI one thread of each process, in
 //! tests the sender's.
 
 use crate::layout::{LEADER, Layout, Process};
-use crate::metadata::Desk;
-use crate::parcel::Parcel;
+use crate::metadata::MetadataService;
+use crate::process_message::ProcessMessage;
 use archive::message::Message;
 use archive::transport::{Broken, Rank, Transport, receive_from};
 use bytes::Bytes;
@@ -19,31 +19,31 @@ use volume::Control;
 use volume::lock;
 
 /// How often a process says that it is alive.
-const BEAT: Duration = Duration::from_secs(5);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 /// A process that says nothing for this long is given up, and the job with it.
-pub const SILENCE: Duration = Duration::from_secs(120);
+pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Messages of roles, and their senders.
 type Letters = (Sender<(Rank, Message)>, Option<Receiver<(Rank, Message)>>);
 
 /// Messages for the process itself, in the order in which they arrive.
-pub type Mail = Receiver<(Process, Parcel)>;
+pub type Mail = Receiver<(Process, ProcessMessage)>;
 
 /// What goes out: to whom, and the bytes.
 pub type Outgoing = Receiver<(Process, Vec<u8>)>;
 
-/// The post office of a process.
-pub struct Office {
+/// The router of a process.
+pub struct Router {
     me: Process,
     processes: u32,
     out: Sender<(Process, Vec<u8>)>,
-    mail: Sender<(Process, Parcel)>,
+    mail: Sender<(Process, ProcessMessage)>,
     layout: OnceLock<Layout>,
     inboxes: Mutex<HashMap<Rank, Letters>>,
     /// Questions that were not answered yet.
     asked: Mutex<HashMap<u64, Sender<Option<Bytes>>>>,
     next: AtomicU64,
-    desk: Mutex<Option<Arc<Desk>>>,
+    service: Mutex<Option<Arc<MetadataService>>>,
     volume: Mutex<Weak<FileSystem>>,
     control: Arc<Control>,
     pulse: Mutex<Pulse>,
@@ -56,13 +56,13 @@ struct Pulse {
     heard: Vec<Instant>,
 }
 
-impl Office {
-    /// The office of one of `processes` processes. `control` stops the whole job.
+impl Router {
+    /// The router of one of `processes` processes. `control` stops the whole job.
     pub fn new(me: Process, processes: u32, control: Arc<Control>) -> (Arc<Self>, Outgoing, Mail) {
         let ((out, outgoing), (mail, incoming)) = (channel(), channel());
         let now = Instant::now();
         let pulse = Pulse { looked: now, told_to_stop: false, heard: vec![now; processes as usize] };
-        let office = Self {
+        let router = Self {
             me,
             processes,
             out,
@@ -71,12 +71,12 @@ impl Office {
             inboxes: Mutex::default(),
             asked: Mutex::default(),
             next: AtomicU64::new(1),
-            desk: Mutex::default(),
+            service: Mutex::default(),
             volume: Mutex::default(),
             control,
             pulse: Mutex::new(pulse),
         };
-        (Arc::new(office), outgoing, incoming)
+        (Arc::new(router), outgoing, incoming)
     }
 
     /// The number of this process.
@@ -94,16 +94,16 @@ impl Office {
         &self.control
     }
 
-    /// Sets the roles of all processes and, at a leader that has the volume open itself, the desk
-    /// that answers questions to its metadata.
-    pub fn begin(&self, layout: Layout, desk: Option<Arc<Desk>>) {
+    /// Sets the roles of all processes and, at a leader that has the volume open itself, the
+    /// service that answers questions to its metadata.
+    pub fn begin(&self, layout: Layout, service: Option<Arc<MetadataService>>) {
         let _ = self.layout.set(layout);
-        *lock(&self.desk) = desk;
+        *lock(&self.service) = service;
     }
 
     /// Answers no more questions: all other processes have closed the volume.
-    pub fn close_desk(&self) {
-        *lock(&self.desk) = None;
+    pub fn close_service(&self) {
+        *lock(&self.service) = None;
     }
 
     /// The volume that this process has open, and of which others may recall files.
@@ -112,15 +112,15 @@ impl Office {
     }
 
     /// Sends to another process.
-    pub fn send(&self, to: Process, parcel: &Parcel) {
-        // If no thread moves parcels any more, the process is about to end.
-        let _ = self.out.send((to, parcel.encode()));
+    pub fn send(&self, to: Process, process_message: &ProcessMessage) {
+        // If no thread moves messages any more, the process is about to end.
+        let _ = self.out.send((to, process_message.encode()));
     }
 
     /// Sends to all other processes.
-    pub fn send_all(&self, parcel: &Parcel) {
+    pub fn send_all(&self, process_message: &ProcessMessage) {
         let others = (0..self.processes).filter(|&other| other != self.me);
-        others.for_each(|other| self.send(other, parcel));
+        others.for_each(|other| self.send(other, process_message));
     }
 
     /// Asks the leader, and waits for the answer; None if there will be none.
@@ -128,14 +128,14 @@ impl Office {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = channel();
         lock(&self.asked).insert(number, answer);
-        self.send(LEADER, &Parcel::Call(number, session, operation, Bytes::copy_from_slice(arguments)));
+        self.send(LEADER, &ProcessMessage::Call(number, session, operation, Bytes::copy_from_slice(arguments)));
         answered.recv().ok().flatten()
     }
 
     /// The way of a role of this process.
     pub fn way(self: &Arc<Self>, role: Rank) -> Way {
         let inbox = lock(&self.inboxes).entry(role).or_insert_with(new_inbox).1.take();
-        Way { role, office: self.clone(), inbox: Mutex::new(inbox.unwrap_or_else(|| channel().1)) }
+        Way { role, router: self.clone(), inbox: Mutex::new(inbox.unwrap_or_else(|| channel().1)) }
     }
 
     fn put(&self, to: Rank, from: Rank, message: Message) {
@@ -148,27 +148,27 @@ impl Office {
     /// # Errors
     /// If this version does not know what it is: the job cannot go on.
     pub fn deliver(self: &Arc<Self>, from: Process, bytes: &[u8]) -> Result<(), Broken> {
-        let parcel = Parcel::decode(bytes).ok_or_else(|| {
+        let process_message = ProcessMessage::decode(bytes).ok_or_else(|| {
             Broken(format!("rank {from} sent what rank {} does not understand; are all of one version?", self.me))
         })?;
         if let Some(heard) = lock(&self.pulse).heard.get_mut(from as usize) {
             *heard = Instant::now();
         }
-        match parcel {
-            Parcel::Role(of, to, message) => self.put(to, of, *message),
-            Parcel::Call(number, session, operation, arguments) => {
-                let desk = lock(&self.desk).clone();
-                match desk {
-                    Some(desk) => desk.carry_out(self, from, (number, session), operation, arguments),
-                    None => self.send(from, &Parcel::Answer(number, None)),
+        match process_message {
+            ProcessMessage::Role(of, to, message) => self.put(to, of, *message),
+            ProcessMessage::Call(number, session, operation, arguments) => {
+                let service = lock(&self.service).clone();
+                match service {
+                    Some(service) => service.carry_out(self, from, (number, session), operation, arguments),
+                    None => self.send(from, &ProcessMessage::Answer(number, None)),
                 }
             }
-            Parcel::Answer(number, answer) => {
+            ProcessMessage::Answer(number, answer) => {
                 if let Some(asked) = lock(&self.asked).remove(&number) {
                     let _ = asked.send(answer);
                 }
             }
-            Parcel::Recall(questions) => {
+            ProcessMessage::Recall(questions) => {
                 let volume = lock(&self.volume).upgrade();
                 // It commits and asks, and both wait.
                 volume.into_iter().for_each(|volume| {
@@ -176,8 +176,8 @@ impl Office {
                     std::thread::spawn(move || volume.recall(&questions));
                 });
             }
-            Parcel::Stop => self.control.cancel(),
-            Parcel::Alive => {}
+            ProcessMessage::Stop => self.control.cancel(),
+            ProcessMessage::Alive => {}
             other => _ = self.mail.send((from, other)),
         }
         Ok(())
@@ -194,33 +194,33 @@ impl Office {
             match self.me {
                 LEADER => {
                     warning("the job stops: what is committed stays, and the same command goes on with the rest");
-                    self.send_all(&Parcel::Stop);
+                    self.send_all(&ProcessMessage::Stop);
                 }
-                _ => self.send(LEADER, &Parcel::Stop),
+                _ => self.send(LEADER, &ProcessMessage::Stop),
             }
         }
         let since = now.saturating_duration_since(pulse.looked);
-        if since < BEAT {
+        if since < HEARTBEAT_INTERVAL {
             return Ok(());
         }
         pulse.looked = now;
         if self.me != LEADER {
-            self.send(LEADER, &Parcel::Alive);
+            self.send(LEADER, &ProcessMessage::Alive);
             return Ok(());
         }
-        if since > 2 * BEAT {
+        if since > 2 * HEARTBEAT_INTERVAL {
             // This process did not run, so it did not hear the others. That does not make them
             // silent.
             pulse.heard.fill(now);
         }
-        let silent = |heard: &Instant| now.saturating_duration_since(*heard) > SILENCE;
+        let silent = |heard: &Instant| now.saturating_duration_since(*heard) > SILENCE_TIMEOUT;
         match pulse.heard.iter().skip(1).position(silent) {
             None => Ok(()),
             Some(other) => Err(Broken(format!(
                 "rank {} has said nothing for {} s: the job ends; what is committed stays, and the same command goes \
                  on with the rest",
                 other + 1,
-                SILENCE.as_secs()
+                SILENCE_TIMEOUT.as_secs()
             ))),
         }
     }
@@ -234,15 +234,15 @@ fn new_inbox() -> Letters {
 /// A role's way to the others.
 pub struct Way {
     role: Rank,
-    office: Arc<Office>,
+    router: Arc<Router>,
     inbox: Mutex<Receiver<(Rank, Message)>>,
 }
 
 impl Transport for Way {
     fn send(&self, to: Rank, message: Message) -> Result<(), Broken> {
-        match self.office.layout.get().and_then(|layout| layout.process_of(to)) {
-            Some(process) if process == self.office.me => self.office.put(to, self.role, message),
-            Some(process) => self.office.send(process, &Parcel::Role(self.role, to, Box::new(message))),
+        match self.router.layout.get().and_then(|layout| layout.process_of(to)) {
+            Some(process) if process == self.router.me => self.router.put(to, self.role, message),
+            Some(process) => self.router.send(process, &ProcessMessage::Role(self.role, to, Box::new(message))),
             None => return Err(Broken(format!("there is no role {to} in this job, which is a defect"))),
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 mod lab;
 
-use fs::{Kind, ROOT};
+use fs::{FileKind, ROOT};
 use lab::*;
 use std::io::IoSlice;
 use std::time::{Duration, Instant};
@@ -130,7 +130,7 @@ fn old_metadata_deletes_nothing_that_is_newer() {
 }
 
 fn new_directory() -> fs::New {
-    new(Kind::Directory)
+    new(FileKind::Directory)
 }
 
 /// Metadata on fewer targets than wanted is reported, and is repaired.

@@ -68,7 +68,7 @@ impl Target for Slow {
 /// As on a busy machine with many targets, where some threads have not run when the space is added
 /// up.
 #[test]
-fn a_target_that_does_not_say_what_room_it_has_is_not_full() {
+fn a_target_that_does_not_say_what_space_it_has_is_not_full() {
     let label = lab::Lab::new("rs:4+2", 6).label;
     let disks: Vec<Arc<Slow>> = (0..6).map(|_| Arc::default()).collect();
     let all =

@@ -47,7 +47,7 @@ pub struct Farewell {
 
 /// What processes send each other. The leader is process 0.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Parcel {
+pub enum ProcessMessage {
     /// To the leader: its version, and its host.
     Hello(String, String),
     /// From the leader: the job begins.
@@ -77,7 +77,7 @@ pub enum Parcel {
     End,
 }
 
-impl Parcel {
+impl ProcessMessage {
     /// As bytes.
     ///
     /// # Panics
@@ -86,7 +86,7 @@ impl Parcel {
         postcard::to_stdvec(self).expect("plain data can be written down")
     }
 
-    /// From bytes; None if they are no parcel.
+    /// From bytes; None if they are no message.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         postcard::from_bytes(bytes).ok()
     }
@@ -97,18 +97,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parcels_come_back() {
-        let parcels = [
-            Parcel::Role(2, 0, Box::new(Message::Found { groups: vec![], walks: vec![], done: true })),
-            Parcel::Call(1 << 40, 7, 27, Bytes::from(vec![5; 300_000])),
-            Parcel::Facts(Box::default(), Some("no room".into())),
-            Parcel::End,
+    fn messages_come_back() {
+        let messages = [
+            ProcessMessage::Role(2, 0, Box::new(Message::Found { groups: vec![], walks: vec![], done: true })),
+            ProcessMessage::Call(1 << 40, 7, 27, Bytes::from(vec![5; 300_000])),
+            ProcessMessage::Facts(Box::default(), Some("no room".into())),
+            ProcessMessage::End,
         ];
-        for parcel in parcels {
-            let bytes = parcel.encode();
-            assert!(Parcel::decode(&bytes[..bytes.len() - 1]).is_none());
-            assert_eq!(Parcel::decode(&bytes), Some(parcel));
+        for process_message in messages {
+            let bytes = process_message.encode();
+            assert!(ProcessMessage::decode(&bytes[..bytes.len() - 1]).is_none());
+            assert_eq!(ProcessMessage::decode(&bytes), Some(process_message));
         }
-        assert!(Parcel::decode(&[255, 255]).is_none());
+        assert!(ProcessMessage::decode(&[255, 255]).is_none());
     }
 }
