@@ -3,7 +3,7 @@
 
 use super::size;
 use super::study::{PUBLISHED, Published, STEPS};
-use crate::chart::escape;
+use archive::report::charts::escape;
 use plan::cost::measured::{Measurement, Point};
 use std::fmt::Write;
 

@@ -2,7 +2,7 @@
 
 use super::chart::{NAMES, beside, five, percent, time};
 use super::{network, size};
-use crate::chart::escape;
+use archive::report::charts::escape;
 use plan::cost::Way;
 use plan::cost::measured::{Measurement, Network, Point};
 

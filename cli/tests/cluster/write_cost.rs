@@ -103,8 +103,8 @@ fn records_are_measured_behind_limited_links() {
         point["rounds"][0]["wall"].as_f64()
     };
     assert!(wall("none").is_some() && wall("1000T").is_none());
-    // A machine that is very busy may miss even this one. Else each record waits for the wire: three
-    // blocks of 64 KiB, less what an idle link lets through.
+    // A machine that is very busy may miss even this one. Else each record waits for the wire:
+    // three blocks of 64 KiB, less what an idle link lets through.
     assert_eq!(wall("100M").is_some(), reachable[0]);
     if let Some(wall) = wall("100M") {
         assert!(wall > 4.0 * 0.9 * 3.0 * 65_536.0 / 12.5e6, "{wall}");

@@ -71,7 +71,7 @@ pub struct Arguments {
     /// Storage servers; at least as many as a code has blocks
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
     stores: u32,
-    /// Links of all machines in bits a second: 1G,10G,none; takes root, ip and tc [default: loopback]
+    /// Links of all machines in bits a second: 1G,10G,none; takes root, ip, tc [default: loopback]
     #[arg(long, value_name = "SPEED", value_delimiter = ',', value_parser = speed::parse)]
     net: Vec<Speed>,
     /// Where to create the temporary directory with everything [default: that of the system]
