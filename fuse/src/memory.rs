@@ -33,6 +33,8 @@ pub(crate) struct Memory {
     /// What another client does before the next files are opened, one after the other, and how
     /// opening then ends.
     pub before_opening: Mutex<VecDeque<Before>>,
+    /// The same for the next truncation.
+    pub before_truncation: Mutex<Option<Before>>,
 }
 
 pub(crate) type Before = Box<dyn FnOnce(&Memory) -> Result<()> + Send>;
@@ -74,6 +76,7 @@ impl Memory {
             full: AtomicBool::new(false),
             defective: AtomicBool::new(false),
             before_opening: Mutex::default(),
+            before_truncation: Mutex::default(),
         }
     }
 
@@ -173,6 +176,8 @@ impl Files for Memory {
     }
     fn set_attributes(&self, ino: u64, set: SetAttributes) -> Result<Attributes> {
         if let Some(size) = set.size {
+            let before = self.before_truncation.lock().unwrap().take();
+            before.map_or(Ok(()), |before| before(self))?;
             self.state().contents.entry(ino).or_default().resize(size as usize, 0);
             self.resize(ino, Resize::To(size))?;
         }

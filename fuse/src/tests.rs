@@ -550,6 +550,24 @@ fn a_new_file_that_others_remove_is_made_again() {
     assert_eq!(fs::read(mount.path.join("a")).unwrap(), b"ours");
 }
 
+/// A file that is opened to be rewritten may be lost with the metadata server before it is
+/// truncated.
+#[test]
+fn a_file_that_is_lost_while_it_is_opened_is_made_again() {
+    let files = Memory::new();
+    files.shared.store(true, Ordering::Relaxed);
+    let Some(mount) = mount_of("lost", files, &Options::default()) else { return };
+    fs::write(mount.path.join("a"), "theirs").unwrap();
+    let lose: Before = Box::new(|files| {
+        Files::unlink(files, ::fs::ROOT, b"a")?;
+        Err(::fs::Error::Meta(meta::Error::NotFound))
+    });
+    *mount.files.before_truncation.lock().unwrap() = Some(lose);
+    fs::write(mount.path.join("a"), "ours").unwrap();
+    assert!(mount.files.before_truncation.lock().unwrap().is_none());
+    assert_eq!(fs::read(mount.path.join("a")).unwrap(), b"ours");
+}
+
 /// As with a local file system, a file that the kernel knows is there until it forgets it: names
 /// may go while a program is about to open a file that it found.
 #[test]

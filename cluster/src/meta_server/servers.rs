@@ -15,7 +15,7 @@ use wire::{Client, Error};
 const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 /// The pause before a failed attempt is repeated: the first one, and the longest.
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(25);
-const MAX_RETRY_PAUSE: Duration = Duration::from_millis(400);
+const MAX_RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// How often in a row a server is believed that names another one.
 const POINTS: u32 = 2;

@@ -25,7 +25,10 @@ impl<F: Files> Handler<F> {
         self.opens.add(ino, flags, self.caller.files().fences());
         if flags & libc::O_TRUNC != 0 {
             let change = SetAttributes { size: Some(0), ..SetAttributes::default() };
-            self.set_attributes(user, ino, change).inspect_err(|_| self.close(ino, flags))?;
+            let truncated = self.set_attributes(user, ino, change).inspect_err(|_| self.close(ino, flags));
+            // It may be lost with the metadata server that said it was there.
+            let is_lost = |error| self.shared && i32::from(error) == libc::ENOENT;
+            truncated.map_err(|error| if is_lost(error) { Errno::ESTALE } else { error })?;
             self.opens.telling(ino, 0);
             self.opens.told_size(ino);
         }

@@ -17,6 +17,8 @@ use volume::{lock, unpoisoned};
 
 /// How often the claim is renewed, unless the lease is short.
 const RENEWAL_INTERVAL: Duration = Duration::from_millis(500);
+/// When the answers to a renewal are first looked for.
+const FIRST_ANSWER_PAUSE: Duration = Duration::from_millis(2);
 /// How many times it is renewed in one lease, at least.
 const MIN_RENEWALS_PER_LEASE: u32 = 4;
 /// How long a reader waits for a late renewal.
@@ -109,30 +111,42 @@ pub(super) fn run(shared: &Shared, stop: &Receiver<bool>) {
     let mut voters: Vec<Voter> = Vec::new();
     let interval =
         shared.lease.length().map_or(RENEWAL_INTERVAL, |length| RENEWAL_INTERVAL.min(length / MIN_RENEWALS_PER_LEASE));
-    let release = loop {
+    let release = 'renewals: loop {
         if shared.lease.length().is_some() && !shared.is_stopping() {
             renew(shared, &mut voters, &sender);
         }
-        match stop.recv_timeout(interval) {
-            Ok(release) => break release,
-            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
-            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return,
-        }
-        while let Ok((id, asked, answer)) = answers.try_recv() {
-            voters.iter_mut().filter(|voter| voter.place.0 == id).for_each(|voter| voter.busy = false);
-            match answer {
-                // The promise of a blank one is of no use: another opening may go on without it.
-                Ok(state) if state.blank == 0 => shared.lease.grant(id, asked),
-                Ok(_) => voters.iter().filter(|voter| voter.place.0 == id).for_each(|voter| heal(shared, voter)),
-                Err(error) if Refusal::is_unclaimed(&error) => {
-                    voters.iter().filter(|voter| voter.place.0 == id).for_each(|voter| heal(shared, voter));
-                }
-                Err(error) => {
-                    if let Some(fenced) = fenced(&error) {
-                        shared.fail(&fenced);
-                        return;
+        let renewed = Instant::now();
+        loop {
+            // Readers of a new opening wait for the first answers: they are taken soon, and late
+            // ones at the latest before the next renewal.
+            let rest = interval.saturating_sub(renewed.elapsed());
+            let busy = voters.iter().any(|voter| voter.busy);
+            let pause = if busy { rest.min(FIRST_ANSWER_PAUSE + renewed.elapsed() / 4) } else { rest };
+            match stop.recv_timeout(pause) {
+                Ok(release) => break 'renewals release,
+                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
+                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return,
+            }
+            while let Ok((id, asked, answer)) = answers.try_recv() {
+                voters.iter_mut().filter(|voter| voter.place.0 == id).for_each(|voter| voter.busy = false);
+                match answer {
+                    // The promise of a blank one is of no use: another opening may go on without
+                    // it.
+                    Ok(state) if state.blank == 0 => shared.lease.grant(id, asked),
+                    Ok(_) => voters.iter().filter(|voter| voter.place.0 == id).for_each(|voter| heal(shared, voter)),
+                    Err(error) if Refusal::is_unclaimed(&error) => {
+                        voters.iter().filter(|voter| voter.place.0 == id).for_each(|voter| heal(shared, voter));
+                    }
+                    Err(error) => {
+                        if let Some(fenced) = fenced(&error) {
+                            shared.fail(&fenced);
+                            return;
+                        }
                     }
                 }
+            }
+            if renewed.elapsed() >= interval {
+                break;
             }
         }
     };
