@@ -184,7 +184,12 @@ impl Change<'_> {
             match work(failures) {
                 Ok(()) => break,
                 Err(why) if failures < MAX_FAILURES && why.raw_os_error() == Some(EIO) => {}
-                Err(why) => return Err(format!("{}: {why}", self.doing.get())),
+                Err(why) => {
+                    // Whether what was durable before is there.
+                    let folder = fs::metadata(self.folder).map(|data| data.len());
+                    let failed = format!("failed {failures} times before; the folder: {folder:?}");
+                    return Err(format!("{}: {why} ({failed})", self.doing.get()));
+                }
             }
         }
         Ok(())
