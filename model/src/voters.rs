@@ -88,7 +88,7 @@ impl Protocol {
     }
 
     /// A voter grants a claim. Its answer may be lost. One that has lost everything is blank from
-    /// then on: it does not count, whoever claims it. A server that claims a voter does not count
+    /// then on: it does not count under any claim. A server that claims a voter does not count
     /// what it had there.
     pub(crate) fn claim(&self, state: &State, server: usize, number: usize, answered: bool) -> State {
         let mut to = *state;

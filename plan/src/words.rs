@@ -19,6 +19,14 @@ pub fn bytes(count: u64) -> String {
     if unit == "B" { format!("{count} B") } else { format!("{value:.1} {unit}") }
 }
 
+/// A size that was chosen, such as that of records: `64 KiB` where it is a whole number of the
+/// unit, as [`bytes`] has it otherwise.
+pub fn size(count: u64) -> String {
+    let shown = bytes(count);
+    let units = count.checked_ilog2().unwrap_or(0) / 10;
+    if count.trailing_zeros() >= 10 * units { shown.replace(".0 ", " ") } else { shown }
+}
+
 /// A time in UTC, as `2024-02-29 12:00:00`, from seconds since 1970 (days to date after Howard
 /// Hinnant's civil_from_days).
 pub fn date(seconds: i64) -> String {
@@ -41,6 +49,12 @@ mod tests {
     fn lengths_have_the_unit_that_suits_them() {
         let shown = [0, 1023, 1024, 1 << 20, 5 << 29, u64::MAX].map(super::bytes);
         assert_eq!(shown, ["0 B", "1023 B", "1.0 KiB", "1.0 MiB", "2.5 GiB", "16.0 EiB"]);
+    }
+
+    #[test]
+    fn whole_sizes_have_no_decimals() {
+        let shown = [0, 512, 4096, 131_072, 1536, (64 << 10) + 1, 1 << 30].map(super::size);
+        assert_eq!(shown, ["0 B", "512 B", "4 KiB", "128 KiB", "1.5 KiB", "64.0 KiB", "1 GiB"]);
     }
 
     #[test]

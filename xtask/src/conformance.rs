@@ -135,7 +135,7 @@ fn parse(arguments: &[&str]) -> Result<Options, String> {
                 let part = value()?;
                 if !PARTS.contains(&part) && !programs::names().any(|name| name == part) {
                     let programs: Vec<_> = programs::names().collect();
-                    return Err(format!("{part:?} is none of {}, {}", PARTS.join(", "), programs.join(", ")));
+                    return Err(format!("--only {part}: use one of {}, {}", PARTS.join(", "), programs.join(", ")));
                 }
                 options.only = Some(part.to_owned());
             }

@@ -6,6 +6,7 @@ pub mod clients;
 
 use crate::NOT_HERE;
 use crate::torture::process::Process;
+use crate::torture::world::words;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::fs;
@@ -24,7 +25,7 @@ const ROUND_TIMEOUT: Duration = Duration::from_secs(120);
 const STOP_TIME: Duration = Duration::from_secs(4);
 
 /// What is done to the server that has the volume.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 enum Round {
     Kill,
     Stop,
@@ -87,7 +88,7 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<(), String> {
         for number in 0..count {
             waits.push(cluster.round(round).map_err(|why| format!("{name} {}: {why}", number + 1))?);
             if waits.len().is_multiple_of(10) {
-                println!("{name}: {number} of {count}, the last wait {:.2} s", waits[number].as_secs_f64());
+                println!("{name}: {} of {count}, the last wait {:.2} s", waits.len(), waits[number].as_secs_f64());
             }
         }
         if count > 0 {
@@ -119,10 +120,6 @@ struct Cluster {
     _stores: Vec<Process>,
     url: String,
     weft: PathBuf,
-}
-
-fn words(words: &[&str]) -> Vec<OsString> {
-    words.iter().map(OsString::from).collect()
 }
 
 fn free_ports(count: usize) -> Result<Vec<u16>, String> {

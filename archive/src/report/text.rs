@@ -133,7 +133,7 @@ pub fn class_name(class: usize) -> String {
         0 => "empty".into(),
         1 => bytes(1),
         class => {
-            let below = |class| bytes(Sizes::below(class).try_into().unwrap_or(u64::MAX));
+            let below = |class| plan::words::size(Sizes::below(class).try_into().unwrap_or(u64::MAX));
             format!("{} to {}", below(class - 1), below(class))
         }
     }

@@ -47,9 +47,9 @@ fn rows(contest: &Contest, bytes: usize) -> Vec<Row> {
     let file = folder.as_ref().map_err(Clone::clone).and_then(|folder| random_file(&folder.0, bytes));
     let row = |&(name, k, m): &(&'static str, usize, usize)| {
         let ways = [(ENCODE, Role::Own), (BOUND, Role::Limit)];
-        begun(&format!("{} {name}:{k}+{m}", words::bytes(bytes as u64)));
+        begun(&format!("{} {name}:{k}+{m}", words::size(bytes as u64)));
         let figures = interleaved(contest.effort.rounds, ways.len(), |at| {
-            progress(&format!("{} {name}:{k}+{m}: {}", words::bytes(bytes as u64), ways[at].0));
+            progress(&format!("{} {name}:{k}+{m}: {}", words::size(bytes as u64), ways[at].0));
             let file = file.as_ref().map_err(Clone::clone)?;
             read_through(file)?;
             let seconds = match ways[at].0 {
@@ -70,7 +70,7 @@ fn rows(contest: &Contest, bytes: usize) -> Vec<Row> {
             charted: true,
             outcome: outcome.into(),
         });
-        let label = format!("{} {name}:{k}+{m}", words::bytes(bytes as u64));
+        let label = format!("{} {name}:{k}+{m}", words::size(bytes as u64));
         let mut row = Row { label, k, m, lost: vec![], cells: cells.collect(), beside: vec![] };
         row.add_share("encode/ bound", ENCODE, BOUND);
         row

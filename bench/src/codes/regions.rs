@@ -44,7 +44,7 @@ fn row(contest: &Contest, k: usize, m: usize) -> Result<Row, String> {
     let sizes = std::iter::successors(Some(contest.effort.region_least), |bytes| Some(bytes * 2));
     let sizes: Vec<usize> = sizes.take_while(|&bytes| bytes <= block_bytes).collect();
     let mut ways: Vec<(String, Way)> =
-        sizes.iter().map(|&bytes| (plan::words::bytes(bytes as u64), Way::Region(bytes))).collect();
+        sizes.iter().map(|&bytes| (plan::words::size(bytes as u64), Way::Region(bytes))).collect();
     ways.push(("default".into(), Way::Default));
     ways.push(("conventional".into(), Way::Conventional));
 

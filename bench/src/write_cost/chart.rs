@@ -1,10 +1,10 @@
 //! Bars of stacked steps as SVG: a bar for each size of records. Colours are classes of the page's
 //! style sheet.
 
-use super::size;
 use super::study::{PUBLISHED, Published, STEPS};
 use archive::report::charts::escape;
 use plan::cost::measured::{Measurement, Point};
+use plan::words::size;
 use std::fmt::Write;
 
 /// The five steps: a class and a name.

@@ -11,15 +11,6 @@ pub use page::html;
 
 use plan::cost::measured::{Measurement, Network, Point};
 
-/// A size of records in words, as the study has them.
-fn size(bytes: u64) -> String {
-    match bytes {
-        bytes if bytes >= 1 << 20 && bytes % (1 << 20) == 0 => format!("{} MiB", bytes >> 20),
-        bytes if bytes >= 1 << 10 && bytes % (1 << 10) == 0 => format!("{} KiB", bytes >> 10),
-        bytes => format!("{bytes} B"),
-    }
-}
-
 fn network<'a>(result: &'a Measurement, point: &Point) -> Option<&'a Network> {
     result.networks.iter().find(|network| Some(&network.name) == point.net.as_ref())
 }
@@ -113,10 +104,5 @@ mod tests {
         assert!(html(&loopback).contains("loopback"));
         let nothing = Measurement { points: Vec::new(), ..fixed() };
         assert!(html(&nothing).contains("not reachable"));
-    }
-
-    #[test]
-    fn sizes() {
-        assert_eq!([512, 4096, 131_072, 1 << 20, 1500].map(size), ["512 B", "4 KiB", "128 KiB", "1 MiB", "1500 B"]);
     }
 }

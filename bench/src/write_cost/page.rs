@@ -1,10 +1,11 @@
 //! The result as one page that needs no other file.
 
 use super::chart::{NAMES, beside, five, percent, time};
-use super::{network, size};
+use super::network;
 use archive::report::charts::escape;
 use plan::cost::Way;
 use plan::cost::measured::{Measurement, Network, Point};
+use plan::words::size;
 
 const STYLES: [&str; 2] = [include_str!("../page.css"), include_str!("page.css")];
 

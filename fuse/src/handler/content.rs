@@ -29,8 +29,7 @@ impl<F: Files> Handler<F> {
             // It may be lost with the metadata server that said it was there.
             let is_lost = |error| self.shared && i32::from(error) == libc::ENOENT;
             truncated.map_err(|error| if is_lost(error) { Errno::ESTALE } else { error })?;
-            self.opens.telling(ino, 0);
-            self.opens.told_size(ino);
+            self.opens.tell_size(ino, 0);
         }
         Ok(())
     }

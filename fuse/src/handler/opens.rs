@@ -95,6 +95,13 @@ impl Opens {
         }
     }
 
+    /// The kernel learns the size of a file from an answer of which the caller does not see when
+    /// it arrives.
+    pub fn tell_size(&self, ino: u64, size: u64) {
+        self.telling(ino, size);
+        self.told_size(ino);
+    }
+
     /// An answer that says the size of a file begins.
     pub fn telling(&self, ino: u64, size: u64) {
         if let Some(openers) = self.map().get_mut(&ino) {

@@ -95,8 +95,7 @@ impl<F: Files> Handler<F> {
     /// The attributes of a file that the kernel gets, and keeps.
     pub(super) fn tell(&self, found: &Attributes) -> FileAttr {
         if self.shared {
-            self.opens.telling(found.ino, found.size);
-            self.opens.told_size(found.ino);
+            self.opens.tell_size(found.ino, found.size);
         }
         self.tell_allocated(found)
     }

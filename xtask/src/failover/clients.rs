@@ -4,14 +4,15 @@
 //! acknowledged is read). What is wrong is the answer to the next order.
 
 use crate::torture::model::{bytes, versions};
+use crate::torture::{MAX_WAIT, lock};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const WRITERS_OF_A_MOUNT: usize = 2;
@@ -21,8 +22,6 @@ const MAX_CELLS: usize = 1024;
 /// A takeover may fail a sync once, and a session that ends once more.
 const MAX_FAILURES: usize = 20;
 const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
-/// No operation waits longer, as docs/cluster.md has it.
-const MAX_WAIT: Duration = Duration::from_secs(300);
 
 #[derive(Default)]
 struct State {
@@ -33,10 +32,6 @@ struct State {
     failure: Mutex<Option<String>>,
     /// What is durable: files and the cells and version of each, of each writer.
     files: Vec<Mutex<BTreeMap<usize, (usize, u32)>>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Writes until standard input ends.

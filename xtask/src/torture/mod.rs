@@ -5,7 +5,7 @@ mod disks;
 mod faults;
 pub mod model;
 pub mod process;
-mod world;
+pub mod world;
 pub mod writers;
 
 use crate::NOT_HERE;
@@ -23,12 +23,12 @@ use world::World;
 
 /// The longest that an operation waits, as docs/cluster.md has it: for a metadata server that does
 /// not come back.
-const MAX_WAIT: Duration = Duration::from_secs(300);
+pub const MAX_WAIT: Duration = Duration::from_secs(300);
 /// On directories there is nothing to wait for but disks.
 const MAX_WAIT_EMBEDDED: Duration = Duration::from_secs(120);
 
 /// Locks a mutex, even if its last holder panicked.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -34,7 +34,8 @@ pub struct World {
     operator: Option<PathBuf>,
 }
 
-fn words(words: &[&str]) -> Vec<OsString> {
+/// Arguments of a command.
+pub fn words(words: &[&str]) -> Vec<OsString> {
     words.iter().map(OsString::from).collect()
 }
 
