@@ -33,8 +33,10 @@ pub(crate) struct Memory {
     /// What another client does before the next files are opened, one after the other, and how
     /// opening then ends.
     pub before_opening: Mutex<VecDeque<Before>>,
-    /// The same for the next truncation.
+    /// The same for the next truncation, and for the next question for
+    /// attributes of another file than the root.
     pub before_truncation: Mutex<Option<Before>>,
+    pub before_attributes: Mutex<Option<Before>>,
 }
 
 pub(crate) type Before = Box<dyn FnOnce(&Memory) -> Result<()> + Send>;
@@ -77,6 +79,7 @@ impl Memory {
             defective: AtomicBool::new(false),
             before_opening: Mutex::default(),
             before_truncation: Mutex::default(),
+            before_attributes: Mutex::default(),
         }
     }
 
@@ -172,6 +175,10 @@ impl Files for Memory {
     }
     fn attributes(&self, ino: u64) -> Result<Attributes> {
         self.attribute_calls.fetch_add(1, Ordering::Relaxed);
+        if ino != fs::ROOT {
+            let before = self.before_attributes.lock().unwrap().take();
+            before.map_or(Ok(()), |before| before(self))?;
+        }
         Ok(self.shown(self.meta.attributes(ino)?))
     }
     fn set_attributes(&self, ino: u64, set: SetAttributes) -> Result<Attributes> {

@@ -1,5 +1,7 @@
 //! Real programs on a real mount of files in memory.
 
+mod lost;
+
 use crate::files::Files;
 use crate::memory::{Before, Memory};
 use crate::mount::mount_files;
@@ -532,40 +534,6 @@ fn a_file_that_lost_its_end_with_the_session_is_as_short_as_it_is() {
         fs::write(path, "new content").unwrap();
         assert_eq!((length(path), fs::read(path).unwrap()), (11, b"new content".to_vec()));
     }
-}
-
-/// The kernel tries once more when it hears that a file is gone. Others may be faster more often.
-#[test]
-fn a_new_file_that_others_remove_is_made_again() {
-    let Some(mount) = mount("again", &Options::default()) else { return };
-    for _ in 0..5 {
-        let remove: Before = Box::new(|files| {
-            Files::unlink(files, ::fs::ROOT, b"a")?;
-            Err(::fs::Error::Stale)
-        });
-        mount.files.before_opening.lock().unwrap().push_back(remove);
-    }
-    fs::write(mount.path.join("a"), "ours").unwrap();
-    assert!(mount.files.before_opening.lock().unwrap().is_empty());
-    assert_eq!(fs::read(mount.path.join("a")).unwrap(), b"ours");
-}
-
-/// A file that is opened to be rewritten may be lost with the metadata server before it is
-/// truncated.
-#[test]
-fn a_file_that_is_lost_while_it_is_opened_is_made_again() {
-    let files = Memory::new();
-    files.shared.store(true, Ordering::Relaxed);
-    let Some(mount) = mount_of("lost", files, &Options::default()) else { return };
-    fs::write(mount.path.join("a"), "theirs").unwrap();
-    let lose: Before = Box::new(|files| {
-        Files::unlink(files, ::fs::ROOT, b"a")?;
-        Err(::fs::Error::Meta(meta::Error::NotFound))
-    });
-    *mount.files.before_truncation.lock().unwrap() = Some(lose);
-    fs::write(mount.path.join("a"), "ours").unwrap();
-    assert!(mount.files.before_truncation.lock().unwrap().is_none());
-    assert_eq!(fs::read(mount.path.join("a")).unwrap(), b"ours");
 }
 
 /// As with a local file system, a file that the kernel knows is there until it forgets it: names

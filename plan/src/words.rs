@@ -20,7 +20,7 @@ pub fn bytes(count: u64) -> String {
 }
 
 /// A size that was chosen, such as that of records: `64 KiB` where it is a whole number of the
-/// unit, as [`bytes`] has it otherwise.
+/// unit, as [`bytes()`] has it otherwise.
 pub fn size(count: u64) -> String {
     let shown = bytes(count);
     let units = count.checked_ilog2().unwrap_or(0) / 10;

@@ -55,6 +55,8 @@ impl<F: Files> Handler<F> {
             return error;
         }
         match self.opens.is_open(ino) {
+            // It was lost before it was open: the kernel makes it once more.
+            true if self.opens.take_creator(ino) == Some(process) => Errno::ESTALE,
             true if self.caller.files().losses(ino) > 0 => Errno::EIO,
             true => error,
             false => Errno::from_i32(self.again.answer(process, ino, b"", libc::ENOENT)),

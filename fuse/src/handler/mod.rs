@@ -264,14 +264,14 @@ impl<F: Files> Filesystem for Handler<F> {
     ) {
         let new = new_file(request, FileKind::File, mode);
         let created = self.create(request.pid(), parent.0, name.as_bytes(), &new, flags);
-        answer!(reply, created, created =>
-        reply.created(
-            &self.valid(),
-            &self.tell(&created),
-            self.tell_generation(&created),
-            self.handle(created.ino, flags),
-            self.kept(flags),
-        ));
+        answer!(reply, created, created => {
+            let told = self.tell(&created);
+            if self.shared {
+                self.opens.created(created.ino, request.pid());
+            }
+            let (generation, handle) = (self.tell_generation(&created), self.handle(created.ino, flags));
+            reply.created(&self.valid(), &told, generation, handle, self.kept(flags));
+        });
     }
 
     fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
