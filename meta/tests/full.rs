@@ -57,9 +57,11 @@ fn full_targets_can_be_opened_and_go_on_when_there_is_space() {
     (0..100).for_each(|n| put(&kv, n, 100).unwrap());
     drop(kv);
     fill(&targets);
-    // Opening hangs without the fix.
+    // Opening hangs without the fix. A snapshot may be under way while one target after the other
+    // gets space, and drops those that had none: they are tried again.
     let (done, opened) = std::sync::mpsc::channel();
-    let again = options(&targets, 2, memory(), small());
+    let retried = JournalLimits { retry: Duration::from_millis(50), ..small() };
+    let again = options(&targets, 2, memory(), retried);
     thread::spawn(move || done.send(Journaled::open(again)));
     let kv = opened.recv_timeout(Duration::from_secs(10)).expect("it hangs").unwrap();
     assert_eq!(kv.get(&99u32.to_be_bytes()).unwrap(), Some(vec![7; 100]));

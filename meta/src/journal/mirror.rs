@@ -1,6 +1,7 @@
 //! One mirror: a thread with its own queue, so that a slow mirror delays no other, and what is
 //! known to be on it.
 
+use super::answers::Answers;
 use super::files::same;
 use super::guard::caught;
 use super::options::MirrorTarget;
@@ -68,7 +69,7 @@ impl Mirror {
         place: MirrorTarget,
         since: Seq,
         shared: &Arc<Shared>,
-        answers: Sender<Answer>,
+        answers: Answers,
     ) -> io::Result<Self> {
         let (jobs, receiver) = channel::<(Job, bool)>();
         let (alive, broken) = (Arc::new(()), Arc::new(AtomicBool::new(false)));
@@ -179,7 +180,7 @@ fn serve(
     target: &dyn volume::target::Target,
     jobs: &Receiver<(Job, bool)>,
     broken: &AtomicBool,
-    answers: &Sender<Answer>,
+    answers: &Answers,
     shared: &Weak<Shared>,
 ) {
     while let Ok((job, copies)) = jobs.recv() {
@@ -188,16 +189,14 @@ fn serve(
             // A panic is this target's failure: the others still have everything.
             false => caught(MIRROR, || job(target)).unwrap_or_else(|why| Err(io::Error::other(why))),
         };
-        let loud = copies || done.is_err();
+        let urgent = copies || done.is_err();
         if done.is_err() {
             // What was queued behind it would leave a gap.
             broken.store(true, Ordering::Relaxed);
         }
-        if answers.send((key, done)).is_err() {
-            return;
-        }
+        answers.send((key, done), urgent);
         // The journal thread may sleep. It must see a failure, and a mirror that has become whole.
-        if loud && let Some(shared) = shared.upgrade() {
+        if urgent && let Some(shared) = shared.upgrade() {
             shared.kick();
         }
     }

@@ -10,6 +10,7 @@
 //! to time. While no target answers, committed transactions wait and new ones are refused. `frame`
 //! describes the bytes.
 
+mod answers;
 mod checkpointer;
 mod claims;
 mod copies;

@@ -43,7 +43,7 @@ impl Writer {
 
     fn join_as(&mut self, place: &MirrorTarget, whole: bool, begin: impl FnOnce(&Self, &mut Mirror)) {
         self.next_key += 1;
-        let started = Mirror::start(self.next_key, place.clone(), self.durable, &self.shared, self.sender.clone());
+        let started = Mirror::start(self.next_key, place.clone(), self.durable, &self.shared, self.answers.clone());
         let mut mirror = match started {
             Ok(mirror) => mirror,
             Err(error) => return self.note_failure(place, &error, Weak::new()),

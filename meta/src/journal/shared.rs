@@ -79,6 +79,8 @@ pub(super) struct Log {
     pub last: Seq,
     /// The last durable transaction.
     pub durable: Seq,
+    /// How many commits wait until the pending transactions leave space.
+    pub waiting: usize,
     /// A caller waits for this transaction.
     pub wanted: Seq,
     /// When the oldest pending transaction was committed.
@@ -157,6 +159,7 @@ impl Shared {
             pending: Vec::new(),
             last,
             durable: last,
+            waiting: 0,
             wanted: 0,
             since: None,
             kick: false,
@@ -252,7 +255,9 @@ impl Shared {
             if let Some(why) = &log.stuck {
                 return Err(why.clone());
             }
+            log.waiting += 1;
             log = unpoisoned(self.done.wait(log));
+            log.waiting -= 1;
         }
         log.check_open()
     }
@@ -340,8 +345,11 @@ impl Shared {
                 let pending = std::mem::replace(&mut log.pending, spare);
                 let last = log.last;
                 log.wal.iter_mut().for_each(LocalWal::turn);
+                let waiting = log.waiting > 0;
                 drop(log);
-                self.done.notify_all();
+                if waiting {
+                    self.done.notify_all();
+                }
                 return Some((pending, last));
             }
             log = match rest {

@@ -1,6 +1,7 @@
 //! The journal thread: sends pending transactions to all mirrors in parallel. They are durable when
 //! m+1 mirrors have them and everything before. `roster` replaces mirrors that fail.
 
+use super::answers::Answers;
 use super::frame::{Frame, HEAD_BYTES, RecordKind};
 use super::mirror::{Answer, Job, Mirror};
 use super::options::{MirrorTarget, is_full, unavailable};
@@ -11,7 +12,6 @@ use crate::kv::{KvError, Seq};
 use plan::TargetId;
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use volume::Carried;
@@ -47,8 +47,7 @@ pub(super) struct Writer {
     pub parked: Vec<(MirrorTarget, u64, Seq)>,
     /// Threads of former mirrors. A target is not used again while it may still do what failed.
     pub ending: Vec<(TargetId, Weak<()>)>,
-    pub sender: Sender<Answer>,
-    answers: Receiver<Answer>,
+    pub answers: Answers,
     pub next_key: u64,
     /// The volume has no snapshot yet, and every mirror begins empty.
     pub fresh: bool,
@@ -88,7 +87,6 @@ impl Writer {
     /// Begins with the mirrors that recovery chose. The first batch is the barrier: the head of a
     /// segment of the new epoch.
     pub fn begin(shared: Arc<Shared>, chosen: &[Chosen], last: Seq, fresh: bool) -> Self {
-        let (sender, answers) = channel();
         let mut writer = Self {
             shared,
             mirrors: Vec::new(),
@@ -99,8 +97,7 @@ impl Writer {
             durable: last,
             parked: Vec::new(),
             ending: Vec::new(),
-            sender,
-            answers,
+            answers: Answers::default(),
             next_key: 0,
             fresh,
             wanted: 0,
@@ -136,7 +133,7 @@ impl Writer {
         let begun = Instant::now();
         while self.mirrors.iter().any(Mirror::is_behind) {
             let left = self.shared.limits.deadline.saturating_sub(begun.elapsed());
-            let Ok(answer) = self.answers.recv_timeout(left) else { break };
+            let Some(answer) = self.answers.wait(1, left) else { break };
             if self.answer(answer).is_err() {
                 break;
             }
@@ -251,7 +248,8 @@ impl Writer {
         loop {
             let need = self.shared.need();
             let has = |mirror: &&Mirror| mirror.whole && mirror.done >= self.number;
-            if self.mirrors.iter().filter(has).count() >= need {
+            let missing = need.saturating_sub(self.mirrors.iter().filter(has).count());
+            if missing == 0 {
                 self.error = None;
                 return Ok(());
             }
@@ -279,13 +277,13 @@ impl Writer {
             // target that is still busy becomes a mirror after that.
             let waits = self.mirrors.iter().any(|mirror| !mirror.whole && mirror.copying.is_none())
                 || self.mirrors.len() < self.wanted && self.coming() > 0;
-            match self.answers.recv_timeout(if waits { CHECKPOINT_POLL_INTERVAL } else { RETRY_INTERVAL }) {
-                Ok(answer) => self.answer(answer)?,
-                Err(_) if resumed.elapsed() >= RETRY_INTERVAL => {
+            match self.answers.wait(missing, if waits { CHECKPOINT_POLL_INTERVAL } else { RETRY_INTERVAL }) {
+                Some(answer) => self.answer(answer)?,
+                None if resumed.elapsed() >= RETRY_INTERVAL => {
                     self.resume();
                     resumed = Instant::now();
                 }
-                Err(_) => {}
+                None => {}
             }
             self.poll()?;
             if self.shared.is_stopping() {
@@ -305,7 +303,7 @@ impl Writer {
 
     /// Handles what mirrors have answered, and drops those that are late.
     fn poll(&mut self) -> Result<(), KvError> {
-        while let Ok(answer) = self.answers.try_recv() {
+        while let Some(answer) = self.answers.next() {
             self.answer(answer)?;
         }
         let (deadline, bytes) = (self.shared.limits.deadline, self.shared.limits.pending_bytes.max(MAX_BEHIND_BYTES));
