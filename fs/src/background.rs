@@ -4,6 +4,7 @@
 use crate::data::buffer::Taken;
 use crate::data::commit::Packer;
 use crate::data::file::File;
+use crate::data::pauses::Pauses;
 use crate::{Error, FileSystem, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -34,12 +35,19 @@ pub(crate) struct Background {
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Threads whose work may be interrupted at any moment.
     helpers: Mutex<Vec<JoinHandle<()>>>,
+    pauses: Arc<Pauses>,
 }
 
 impl Background {
     /// Creates the queues; `start` creates the threads.
     pub fn new() -> Self {
-        Self { jobs: Mutex::default(), hurry: Mutex::default(), threads: Mutex::default(), helpers: Mutex::default() }
+        Self {
+            jobs: Mutex::default(),
+            hurry: Mutex::default(),
+            threads: Mutex::default(),
+            helpers: Mutex::default(),
+            pauses: Arc::default(),
+        }
     }
 
     /// Starts the threads. A thread holds the file system only while it works for it.
@@ -55,18 +63,18 @@ impl Background {
         }
         let weak = Arc::downgrade(fs);
         threads.push(std::thread::spawn(move || look_after(&weak, &ticks)));
+        let mut help = |work: fn(&Weak<FileSystem>, &Pauses)| {
+            let (weak, pauses) = (Arc::downgrade(fs), self.pauses.clone());
+            helpers.push(std::thread::spawn(move || work(&weak, &pauses)));
+        };
         if !fs.volume.read_only {
-            let weak = Arc::downgrade(fs);
-            helpers.push(std::thread::spawn(move || crate::maintenance::probe::probe(&weak)));
+            help(crate::maintenance::probe::probe);
         }
         if !fs.is_shared() {
-            let weak = Arc::downgrade(fs);
-            helpers.push(std::thread::spawn(move || crate::data::space::watch(&weak)));
-            let weak = Arc::downgrade(fs);
-            helpers.push(std::thread::spawn(move || crate::maintenance::collect::collect(&weak)));
+            help(crate::data::space::watch);
+            help(crate::maintenance::collect::collect);
             if !fs.volume.read_only {
-                let weak = Arc::downgrade(fs);
-                helpers.push(std::thread::spawn(move || crate::maintenance::orphan_chunks::watch(&weak)));
+                help(crate::maintenance::orphan_chunks::watch);
             }
         }
         *lock(&self.jobs) = Some(jobs);
@@ -92,6 +100,7 @@ impl Background {
     pub fn stop(&self) {
         lock(&self.jobs).take();
         lock(&self.hurry).take();
+        self.pauses.end();
         let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in threads {
             // The last holder of a file system may be one of its own threads.

@@ -1,6 +1,7 @@
 //! Accounts for space on the targets: how much user data still fits, and which writers are refused
 //! when it does not.
 
+use crate::data::pauses::Pauses;
 use crate::{Error, FileSystem, Result};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -147,9 +148,8 @@ fn space_of(targets: &[TargetSpace], k: u64, blocks: u64) -> (u64, u64) {
 /// The thread that measures the space where the metadata is. It does nothing else: work that waits
 /// for a hanging target would keep the state of a moment when a target was full, and clients would
 /// be refused for that long.
-pub(crate) fn watch(fs: &Weak<FileSystem>) {
-    loop {
-        std::thread::sleep(MEASURE_INTERVAL);
+pub(crate) fn watch(fs: &Weak<FileSystem>, pauses: &Pauses) {
+    while pauses.pause(MEASURE_INTERVAL) {
         let Some(fs) = fs.upgrade().filter(|fs| !fs.is_closed()) else { return };
         fs.beside("measuring the space", || fs.measure_space());
     }

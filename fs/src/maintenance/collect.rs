@@ -3,6 +3,7 @@
 //! metadata into stripes.
 
 use crate::data::manifest::{self, Piece};
+use crate::data::pauses::Pauses;
 use crate::data::store::{Pin, Stored};
 use crate::{Error, FileSystem, Result};
 use meta::{DeadStripe, Seq};
@@ -88,13 +89,9 @@ impl Inline {
 }
 
 /// The collector's thread.
-pub(crate) fn collect(fs: &Weak<FileSystem>) {
-    loop {
-        std::thread::sleep(COLLECT_INTERVAL);
-        let Some(fs) = fs.upgrade() else { return };
-        if fs.is_closed() {
-            return;
-        }
+pub(crate) fn collect(fs: &Weak<FileSystem>, pauses: &Pauses) {
+    while pauses.pause(COLLECT_INTERVAL) {
+        let Some(fs) = fs.upgrade().filter(|fs| !fs.is_closed()) else { return };
         if let Some(Err(error)) = fs.beside("reclaiming space", || fs.collect(false))
             && !fs.is_closed()
         {

@@ -9,6 +9,7 @@
 //!   really is.
 //! - Nothing writes to the set, and nothing repairs or moves it at the same time.
 
+use crate::data::pauses::Pauses;
 use crate::{FileSystem, Result};
 use meta::Seq;
 use plan::TargetId;
@@ -23,7 +24,8 @@ use volume::format::{CHUNK_HEADER_BYTES, ChunkHeader};
 use volume::lock;
 use volume::target::TargetFile;
 
-const CLOSE_CHECK_INTERVAL: Duration = Duration::from_millis(200);
+/// How often orphan chunks are looked for.
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// How often to check whether targets are healthy again.
 const HEALTH_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The most chunks that are removed from one target before the next target is served.
@@ -116,14 +118,10 @@ fn set_of(file: TargetFile) -> Option<(u64, u16)> {
 }
 
 /// The thread that removes orphan chunks.
-pub(crate) fn watch(fs: &Weak<FileSystem>) {
+pub(crate) fn watch(fs: &Weak<FileSystem>, pauses: &Pauses) {
     let mut next = Instant::now();
-    loop {
-        std::thread::sleep(CLOSE_CHECK_INTERVAL);
-        let Some(fs) = fs.upgrade() else { return };
-        if fs.is_closed() {
-            return;
-        }
+    while pauses.pause(CHECK_INTERVAL) {
+        let Some(fs) = fs.upgrade().filter(|fs| !fs.is_closed()) else { return };
         if Instant::now() < next {
             continue;
         }

@@ -3,6 +3,7 @@
 //! targets missed stays in the repair queue.
 
 use crate::FileSystem;
+use crate::data::pauses::Pauses;
 use plan::TargetId;
 use plan::backoff::BackOff;
 use std::collections::BTreeMap;
@@ -15,7 +16,8 @@ use volume::target::{Durable, Target, TargetFile};
 /// No chunk set has this number: files of it are probes of whether a target can be written.
 pub const PROBE_SET: u64 = 0;
 
-const CLOSE_CHECK_INTERVAL: Duration = Duration::from_millis(200);
+/// How often failed targets are looked for.
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// The back-off for a failed target: it is probed after this time, and after twice as long each
 /// time that it soon fails again.
 const PAUSES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30);
@@ -45,14 +47,10 @@ impl Probes {
 }
 
 /// The thread that probes failed targets.
-pub(crate) fn probe(fs: &Weak<FileSystem>) {
+pub(crate) fn probe(fs: &Weak<FileSystem>, pauses: &Pauses) {
     let mut probes = Probes::default();
-    loop {
-        std::thread::sleep(CLOSE_CHECK_INTERVAL);
-        let Some(fs) = fs.upgrade() else { return };
-        if fs.is_closed() {
-            return;
-        }
+    while pauses.pause(CHECK_INTERVAL) {
+        let Some(fs) = fs.upgrade().filter(|fs| !fs.is_closed()) else { return };
         fs.beside("trying targets", || {
             let targets = &fs.store.targets;
             // Do not probe a target that is still busy with requests that timed out.
