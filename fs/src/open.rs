@@ -18,8 +18,8 @@ use crate::volume::warnings::{self, Warnings};
 use crate::{Error, FileSystem, OpenOptions, Result, background, now, server};
 use meta::journal::{JournalLimits, Journaled};
 use meta::kv::{Batch, Index, Kv, KvError, RedbIndex, ScratchIndex};
-use meta::port::Opening;
 use plan::TargetId;
+use session::port::Opening;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -320,7 +320,7 @@ impl FileSystem {
     }
 
     /// Puts the parts of an open volume together.
-    fn assemble(meta: Arc<dyn meta::port::Port>, role: Role, store: Store, volume: Opened) -> Arc<Self> {
+    fn assemble(meta: Arc<dyn session::port::Port>, role: Role, store: Store, volume: Opened) -> Arc<Self> {
         Arc::new(Self {
             meta,
             role,

@@ -3,8 +3,8 @@
 use crate::volume::label::{Label, Member};
 use crate::{Answer, FileKind, FileSystem, New, OpenOptions, ROOT, Recall, Server, Sessions};
 use meta::kv::MemoryIndex;
-use meta::port::{Call, Entry, Remote, Session, VERSION, session_of_work};
 use plan::TargetId;
+use session::port::{Call, Entry, Remote, Session, VERSION, session_of_work};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;

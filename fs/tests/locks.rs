@@ -5,7 +5,7 @@ mod lab;
 use fs::{Answer, FileLock, FileSystem, Question, Recall, Sessions};
 use lab::cluster::Cluster;
 use lab::{Lab, make};
-use meta::port::{Call, Remote, Session};
+use session::port::{Call, Remote, Session};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

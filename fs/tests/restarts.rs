@@ -5,15 +5,15 @@ mod lab;
 use fs::{Answer, FileKind, FileSystem, ROOT, Recall, Request, SetAttributes};
 use lab::cluster::{Cluster, LEASE, Wire, lock};
 use lab::{content, make, pattern};
-use meta::port::{Call, ENTER, Port, Remote};
 use meta::{AttributeChange, ContentEdit, Rename, RenameMode, Resize, Time};
+use session::port::{Call, ENTER, Port, Remote};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use volume::target::Faults;
 
-/// The operation `seal_set` of `meta::port`.
+/// The operation `seal_set` of `session::port`.
 const SEAL_SET: u16 = 22;
 
 /// Clients that commit the same file when the server restarts reclaim their sessions without

@@ -5,7 +5,7 @@
 use fs::label::{Label, Member};
 use fs::{Answer, Caller, FileSystem, OpenOptions, Recall, Request, Sessions};
 use meta::kv::MemoryIndex;
-use meta::port::{BEGIN, Call, Remote, Session};
+use session::port::{BEGIN, Call, Remote, Session};
 use plan::TargetId;
 use std::cell::RefCell;
 use std::path::PathBuf;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use cluster::StoreAddress;
 use fs::label::{Label, Member};
 use fs::{Answer, FileSystem, OpenOptions, Question, Recall, Server, Sessions};
-use meta::port::{Call, Entry, Port, Remote, Session, VERSION};
+use session::port::{Call, Entry, Port, Remote, Session, VERSION};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use volume::target::{Disk, Target};

@@ -7,7 +7,7 @@ use crate::network::Host;
 use crate::server::{Reply, Server, Ticket};
 use fs::{FileSystem, Question, Recall};
 use meta::Error;
-use meta::port::{Call, ENTER, Entered, HEARTBEAT, Remote, Session, answered_by, opening_of_work, session_of_work};
+use session::port::{Call, ENTER, Entered, HEARTBEAT, Remote, Session, answered_by, opening_of_work, session_of_work};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};

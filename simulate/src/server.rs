@@ -7,7 +7,7 @@ use bytes::Bytes;
 use cluster::meta_server::replay::{Replay, Seen};
 use fs::{Answer, Caller, FileSystem, OpenOptions, Recall, Request, Sessions};
 use meta::kv::MemoryIndex;
-use meta::port;
+use session::port;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};

@@ -9,7 +9,7 @@ use crate::capability::CapabilityCache;
 use crate::places::ClusterPlaces;
 use fs::{Ending, FileSystem, OpenOptions, Places, Question, Server};
 use meta::Error;
-use meta::port::{
+use session::port::{
     BEGIN, CONTENT, Call, ENTER, EXTENTS, Entered, Entry, HEARTBEAT, Opening, Port, Remote, Session, VERSION,
     answered_by, opening_of_work, session_of_work,
 };

@@ -8,7 +8,7 @@ use crate::capability::{ClusterKey, now_ms};
 use crate::shares::Shares;
 use bytes::Bytes;
 use fs::{Answer, FileSystem, Grant, Question, Recall, Sessions};
-use meta::port;
+use session::port;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

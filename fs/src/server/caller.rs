@@ -3,7 +3,7 @@
 //! certificate. The server stores no secrets: a restarted server has the same key, and so can check
 //! which numbers were given out, and to which clients.
 
-use meta::port::Opening;
+use session::port::Opening;
 use std::io;
 
 /// Proves that a session belongs to a client.

@@ -3,8 +3,8 @@
 //! is does not matter.
 
 use meta::Seq;
-use meta::port::Opening;
 use serde::{Deserialize, Serialize};
+use session::port::Opening;
 
 /// The setting with the openings.
 pub(crate) const OPENINGS: &str = "history of openings";

@@ -5,7 +5,9 @@ use super::Lab;
 use fs::label::Label;
 pub use fs::lock;
 use fs::{Answer, FileSystem, OpenOptions, Question, Recall, Server, Sessions};
-use meta::port::{Call, Entered, Entry, Port, Remote, Session, VERSION, answered_by, opening_of_work, session_of_work};
+use session::port::{
+    Call, Entered, Entry, Port, Remote, Session, VERSION, answered_by, opening_of_work, session_of_work,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};

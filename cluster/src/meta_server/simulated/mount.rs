@@ -4,7 +4,7 @@ use super::lab::Lab;
 use crate::meta_server::link::{Link, LinkState, Unanswered, Wish, way};
 use crate::simulation::PORT;
 use meta::Error;
-use meta::port::{Call, Entry, Held, Remote, Session, VERSION};
+use session::port::{Call, Entry, Held, Remote, Session, VERSION};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -7,8 +7,8 @@ mod session;
 
 use super::{Grant, Recall, Request, Sessions};
 use crate::server::table::files::Whose;
-use crate::session::locks::Lock;
-use meta::port::FileLock;
+use ::session::locks::Lock;
+use ::session::port::FileLock;
 use meta::{Attributes, ContentEdit, DeadStripe, Error, FileKind, IdempotencyKey, Meta, Removed, Result, Seq};
 use plan::{Extent, ExtentPlace};
 use serde::de::DeserializeOwned;

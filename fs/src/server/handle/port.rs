@@ -1,12 +1,12 @@
 //! The operations on names and content, as a client asks for them.
 
 use super::{Handle, extents_of};
-use meta::port::Port;
 use meta::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, Listed, New, Removed, Rename,
     Result, Seq, SetRecord, Time, Totals,
 };
 use plan::Extent;
+use session::port::Port;
 use std::ops::Range;
 
 impl Port for Handle {

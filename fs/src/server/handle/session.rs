@@ -5,9 +5,9 @@ use super::{Handle, to_meta_error};
 use crate::data::sets::Placed;
 use crate::server::caller;
 use crate::server::table::files::Whose;
-use meta::port::{Entered, Entry, FileLock, Heartbeat, Held, Session, VERSION, Welcome};
 use meta::{Attributes, Error, Result, Seq, SetRecord};
 use plan::TargetId;
+use session::port::{Entered, Entry, FileLock, Heartbeat, Held, Session, VERSION, Welcome};
 use std::time::{Duration, Instant};
 use volume::{lock, unpoisoned};
 

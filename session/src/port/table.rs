@@ -33,7 +33,7 @@ macro_rules! operations {
 
         impl<C: Call> $trait for Remote<C> {
             $(fn $name(&self $(, $argument: asked!($owned $(, $borrowed)?))*) -> Result<$result> {
-                crate::ranked::assert_none_is_held();
+                meta::ranked::assert_none_is_held();
                 let answer = self.0.call($number, &encode(&($($argument,)*)))?;
                 decode_answer::<Result<$result>>(&answer)?
             })*

@@ -1,8 +1,12 @@
-//! What both halves of a session share: a client of a metadata server ([`client`](crate::client))
-//! and the server ([`server`](crate::server)). The operations themselves are a table in
-//! [`meta::port`].
+//! The session protocol: what a client of a volume and its metadata server say to each other, and
+//! what both of them rely on.
+//!
+//! - [`port`]: the table of operations, their encoding, and the trait that sends them.
+//! - [`locks`]: which owner holds which bytes of a file.
+#![forbid(unsafe_code)]
 
 pub mod locks;
+pub mod port;
 
 use std::time::Duration;
 
@@ -12,10 +16,10 @@ pub type Question = (u64, u64);
 
 /// How long an exclusive lease lasts, from when the client sent its request. A client that joins
 /// waits until the lease is over or its holder is notified.
-pub(crate) const EXCLUSIVE_LEASE: Duration = Duration::from_millis(1500);
+pub const EXCLUSIVE_LEASE: Duration = Duration::from_millis(1500);
 
 /// How long the kernel of a client with an exclusive lease may cache what it is given.
-pub(crate) const KERNEL_VALID_FOR: Duration = Duration::from_millis(500);
+pub const KERNEL_VALID_FOR: Duration = Duration::from_millis(500);
 
 /// The most removed files that one answer to a client reports: files that lost their last name.
-pub(crate) const REMOVED_AT_A_TIME: usize = 4096;
+pub const REMOVED_AT_A_TIME: usize = 4096;
