@@ -17,7 +17,8 @@
 //!   (`data/sharing.rs`).
 //! - `maintenance`: collection, compaction, repair, verification, targets that come and go. It runs
 //!   only in the process that has the metadata.
-//! - `server` and `client`: the two halves of a session.
+//! - `server.rs`: what the sessions of clients need of a volume; `client`: the client's half of a
+//!   session.
 //! - `open.rs`, `role.rs`, `background.rs`: they put an open volume together and run its threads.
 #![forbid(unsafe_code)]
 
@@ -30,6 +31,7 @@ mod maintenance;
 mod open;
 mod role;
 mod server;
+mod tenure;
 #[cfg(test)]
 mod testing;
 mod volume;
@@ -62,8 +64,9 @@ pub use plan::Domain;
 pub use plan::coding::Coding;
 pub use plan::membership::TargetState;
 pub use plan::placement::{Placement, PolicyName};
-pub use server::{Answer, Caller, Grant, Question, Recall, Request, Secret, Sessions, Tenure, bound_secret};
+pub use server::Sessions;
 pub use session::port::FileLock;
+pub use tenure::Tenure;
 pub use volume::create::Create;
 pub use volume::holder::holder_id;
 pub use volume::label;
@@ -109,7 +112,7 @@ pub struct FileSystem {
     pub(crate) members: maintenance::members::Members,
     pub(crate) background: background::Background,
     pub(crate) volume: volume::opened::Opened,
-    pub(crate) leases: server::Leases,
+    pub(crate) leases: session::server::Leases,
     pub(crate) counts: Counts,
     pub(crate) census: maintenance::census::Census,
     pub(crate) closed: AtomicBool,

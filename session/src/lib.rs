@@ -2,11 +2,19 @@
 //! what both of them rely on.
 //!
 //! - [`port`]: the table of operations, their encoding, and the trait that sends them.
+//! - [`transport`]: what carries requests and answers, at both ends.
+//! - [`server`]: the server's half: the sessions of a volume. The volume itself is behind a trait.
+//! - [`replay`]: a request that arrives twice is carried out once.
+//! - [`caller`]: a session is its client's alone.
 //! - [`locks`]: which owner holds which bytes of a file.
 #![forbid(unsafe_code)]
 
+pub mod caller;
 pub mod locks;
 pub mod port;
+pub mod replay;
+pub mod server;
+pub mod transport;
 
 use std::time::Duration;
 

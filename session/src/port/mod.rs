@@ -17,6 +17,7 @@ mod takeover;
 pub use bound::{answered_by, opening_of_answer, opening_of_work, session_of_work, within_opening, within_session};
 pub use takeover::{Entered, Entry, Held, Opening, VERSION};
 
+use crate::transport::Call;
 use codec::{decode, decode_answer, encode};
 use meta::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, Listed, Meta, New, Removed,
@@ -27,15 +28,6 @@ use serde::{Deserialize, Serialize};
 use sound::Sound;
 use std::ops::Range;
 use volume::Carried;
-
-/// Sends a request and waits for its answer.
-pub trait Call: Send + Sync {
-    /// Sends an operation's number and its encoded arguments; returns the encoded result.
-    ///
-    /// # Errors
-    /// Returns an error when no answer arrives, or one that cannot be used.
-    fn call(&self, operation: u16, arguments: &[u8]) -> Result<Vec<u8>>;
-}
 
 /// The port's implementation over a [`Call`].
 pub struct Remote<C>(pub C);

@@ -26,7 +26,9 @@ macro_rules! operations {
     ($(#[$about:meta])* $trait:ident, $answer:ident, $names:ident;
      $($number:literal $name:ident($($argument:ident: $owned:ty $(as $borrowed:ty)?),*) -> $result:ty;)*) => {
         $(#[$about])*
-        #[allow(missing_docs, clippy::missing_errors_doc, reason = "each is described at the function of the same name")]
+        #[allow(
+            missing_docs, clippy::missing_errors_doc, reason = "each is described at the function of the same name"
+        )]
         pub trait $trait: Send + Sync {
             $(fn $name(&self $(, $argument: asked!($owned $(, $borrowed)?))*) -> Result<$result>;)*
         }
@@ -66,7 +68,8 @@ macro_rules! operations {
 
 /// Implements the trait for a type that has functions of these names and signatures.
 macro_rules! inherent {
-    ($type:ident, $trait:ident; $($number:literal $name:ident($($argument:ident: $owned:ty $(as $borrowed:ty)?),*) -> $result:ty;)*) => {
+    ($type:ident, $trait:ident;
+     $($number:literal $name:ident($($argument:ident: $owned:ty $(as $borrowed:ty)?),*) -> $result:ty;)*) => {
         impl $trait for $type {
             $(fn $name(&self $(, $argument: asked!($owned $(, $borrowed)?))*) -> Result<$result> {
                 $type::$name(self $(, $argument)*)

@@ -3,8 +3,8 @@
 
 use super::removals::MAX_KEPT_FILES;
 use super::{Client, MAX_FILES, MAX_MEMBER_FILES, MIN_SESSION_FILES, Owed, Table};
+use crate::port::Held;
 use meta::{Error, Result};
-use session::port::Held;
 use std::time::Instant;
 
 /// The most locks that are taken over in addition. More are refused.
