@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! client:  FileSystem -- Target ----> RemoteTarget ===> store:  Store -> Disk
-//!                     `- meta::Port -> Link        ===> meta:   MetaServer -> Sessions
+//!                     `- session::port -> Link     ===> meta:   MetaServer -> Sessions
 //!                                                               -> FileSystem
 //!                                                               -> RemoteTarget ===> stores
 //! ```

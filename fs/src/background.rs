@@ -230,7 +230,7 @@ impl FileSystem {
 mod tests {
     use super::*;
     use crate::testing::{Lab, Way, make};
-    use meta::port::{Remote, Session};
+    use session::port::{Remote, Session};
 
     /// Each step of a tick panics in turn, at every attempt.
     #[test]

@@ -13,12 +13,12 @@
 //! The modules, in layers. Each one uses only those above it in this list:
 //!
 //! - `volume`: the label of a volume, where its targets are, how a volume is created and found.
-//! - `session`: the definitions that a client and a metadata server share.
 //! - `data`: files, names and their content. Other users of the volume are behind one trait
 //!   (`data/sharing.rs`).
 //! - `maintenance`: collection, compaction, repair, verification, targets that come and go. It runs
 //!   only in the process that has the metadata.
-//! - `server` and `client`: the two halves of a session.
+//! - `server.rs`: what the sessions of clients need of a volume; `client`: the client's half of a
+//!   session.
 //! - `open.rs`, `role.rs`, `background.rs`: they put an open volume together and run its threads.
 #![forbid(unsafe_code)]
 
@@ -31,7 +31,7 @@ mod maintenance;
 mod open;
 mod role;
 mod server;
-mod session;
+mod tenure;
 #[cfg(test)]
 mod testing;
 mod volume;
@@ -59,13 +59,14 @@ pub use maintenance::repair::Repaired;
 pub use maintenance::status::{AtRisk, DomainStatus, Status, TargetStatus, Written};
 pub use maintenance::targets::wait_until_closed;
 pub use maintenance::verify::{Away, Problem, Scrub, Verified};
-pub use meta::port::FileLock;
 pub use meta::{Attributes, BulkFile, FileKind, Listed, New, ROOT, RenameMode, SetTime, Time, unprivileged};
 pub use plan::Domain;
 pub use plan::coding::Coding;
 pub use plan::membership::TargetState;
 pub use plan::placement::{Placement, PolicyName};
-pub use server::{Answer, Caller, Grant, Question, Recall, Request, Secret, Sessions, Tenure, bound_secret};
+pub use server::Sessions;
+pub use session::port::FileLock;
+pub use tenure::Tenure;
 pub use volume::create::Create;
 pub use volume::holder::holder_id;
 pub use volume::label;
@@ -96,7 +97,7 @@ pub struct Usage {
 
 /// An open volume.
 pub struct FileSystem {
-    pub(crate) meta: Arc<dyn meta::port::Port>,
+    pub(crate) meta: Arc<dyn session::port::Port>,
     pub(crate) role: role::Role,
     pub(crate) store: data::store::Store,
     pub(crate) table: data::file::Table,
@@ -111,7 +112,7 @@ pub struct FileSystem {
     pub(crate) members: maintenance::members::Members,
     pub(crate) background: background::Background,
     pub(crate) volume: volume::opened::Opened,
-    pub(crate) leases: server::Leases,
+    pub(crate) leases: session::server::Leases,
     pub(crate) counts: Counts,
     pub(crate) census: maintenance::census::Census,
     pub(crate) closed: AtomicBool,

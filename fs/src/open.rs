@@ -7,7 +7,6 @@ use crate::data::{file, lookups, memory, space};
 use crate::maintenance::census::Census;
 use crate::maintenance::{collect, compact, members, orphan_chunks, rejoin};
 use crate::role::{Engine, Role};
-use crate::server::Openings;
 use crate::volume::create::{begin, journal_limits, owner};
 use crate::volume::find::{FoundTargets, find};
 use crate::volume::history::{self, History};
@@ -15,12 +14,12 @@ use crate::volume::label::{Label, Role as TargetRole};
 use crate::volume::opened::{INDEX, Opened, STRIPES_PER_OPENING, lock};
 use crate::volume::places::{Directories, Places};
 use crate::volume::warnings::{self, Warnings};
-use crate::{Error, FileSystem, OpenOptions, Result, background, now, server};
+use crate::{Error, FileSystem, OpenOptions, Result, background, now};
 use meta::journal::{JournalLimits, Journaled};
 use meta::kv::{Batch, Index, Kv, KvError, RedbIndex, ScratchIndex};
-use meta::port::Opening;
 use plan::TargetId;
-use std::collections::{BTreeMap, BTreeSet};
+use session::server::Leases;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -226,31 +225,16 @@ impl FileSystem {
         }
         let engine = Engine { meta: meta.clone(), journal };
         let fs = Self::assemble(meta.clone(), Role::Owner(engine), store, opened);
-        let known: BTreeSet<u64> = meta.setting(server::SESSIONS)?.unwrap_or_default();
-        let ended = !options.serve && !known.is_empty();
-        let before = if options.serve { known } else { BTreeSet::new() };
-        let owned = meta.setting(server::SETS)?.unwrap_or_default();
-        let mut openings: Openings = meta.setting(server::OPENINGS)?.unwrap_or_default();
-        let id = server::new_id().map_err(|why| Error::Invalid(why.to_string()))?;
-        let closed = meta.setting(server::CLOSED)?.unwrap_or(0);
-        openings.begin(Opening { number: opening + 1, id }, found, closed);
-        let superseded = meta.setting(server::SUPERSEDED)?.unwrap_or_default();
-        fs.leases.begin(opening, openings.clone(), before.clone(), owned, superseded);
+        let began = fs.leases.begin(&meta, opening, found, options.serve)?;
         fs.measure_space();
         if !fs.volume.read_only {
             fs.record_loss(&meta)?;
-            meta.put_setting(server::OPENINGS, &openings)?;
+            began.note(&meta)?;
             let opened = meta.put_setting("openings", &(opening + 1))?;
             if options.serve {
                 fs.sign_sessions(&meta, opened)?;
             }
-            if ended {
-                // End the sessions of the last opening. What their clients did not commit is lost.
-                let seq = meta.put_setting(server::SESSIONS, &before)?;
-                meta.sync(seq)?;
-            }
-            // Only these sessions can retry a request: drop the idempotency keys of all others.
-            meta.forget_requests(&before)?;
+            began.end_others(&meta)?;
             if !fs.leases.is_in_grace() {
                 match fs.clean_up() {
                     // A full volume can still be read, and files can be removed.
@@ -289,14 +273,7 @@ impl FileSystem {
     /// Signs session numbers with a key that the volume keeps, and makes sure that no number is
     /// used twice.
     fn sign_sessions(&self, meta: &meta::Meta, opened: meta::Seq) -> Result<()> {
-        let (key, seq) = match meta.setting(server::KEY)? {
-            Some(key) => (key, opened),
-            None => {
-                let key = server::new_key().map_err(|why| Error::Invalid(why.to_string()))?;
-                (key, meta.put_setting(server::KEY, &key)?)
-            }
-        };
-        self.leases.sign_with(key);
+        let seq = self.leases.sign(meta, opened)?;
         // The volume is served even when its targets are missing: the local WAL in the volume
         // directory has the key then.
         if let Err(error) = meta.sync(seq) {
@@ -320,7 +297,7 @@ impl FileSystem {
     }
 
     /// Puts the parts of an open volume together.
-    fn assemble(meta: Arc<dyn meta::port::Port>, role: Role, store: Store, volume: Opened) -> Arc<Self> {
+    fn assemble(meta: Arc<dyn session::port::Port>, role: Role, store: Store, volume: Opened) -> Arc<Self> {
         Arc::new(Self {
             meta,
             role,
@@ -336,7 +313,7 @@ impl FileSystem {
             rejoins: rejoin::Rejoins::default(),
             members: members::Members::default(),
             background: background::Background::new(),
-            leases: server::Leases::default(),
+            leases: Leases::default(),
             counts: crate::Counts::default(),
             census: Census::default(),
             volume,

@@ -1,10 +1,12 @@
 //! Volumes in memory, for tests of internal behaviour.
 
 use crate::volume::label::{Label, Member};
-use crate::{Answer, FileKind, FileSystem, New, OpenOptions, ROOT, Recall, Server, Sessions};
+use crate::{FileKind, FileSystem, New, OpenOptions, ROOT, Server, Sessions};
 use meta::kv::MemoryIndex;
-use meta::port::{Call, Entry, Remote, Session, VERSION, session_of_work};
 use plan::TargetId;
+use session::port::{Entry, Remote, Session, VERSION, session_of_work};
+use session::transport::Call;
+use session::transport::{Answer, Recall};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,7 +81,7 @@ impl Call for Way {
         if self.1.is_some() && session_of_work().is_some_and(|other| Some(other) != self.1) {
             return Err(meta::Error::Unavailable("the session ended before this was done".into()));
         }
-        let recall: Recall = Arc::new(|_: &[crate::Question]| ());
+        let recall: Recall = Arc::new(|_: &[session::Question]| ());
         match self.0.answer(self.1, &recall, operation, arguments) {
             Answer::Done(answer) => Ok(answer),
             other => Err(meta::Error::Unavailable(format!("{other:?}"))),

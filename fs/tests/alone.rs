@@ -6,7 +6,7 @@ mod lab;
 use fs::{FileKind, FileSystem, ROOT, RenameMode, SetAttributes};
 use lab::cluster::{Cluster, lock};
 use lab::{content, make, new, pattern};
-use meta::port::{ATTRIBUTES, EXTENTS, LOOKUP};
+use session::port::{ATTRIBUTES, EXTENTS, LOOKUP};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

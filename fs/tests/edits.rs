@@ -5,7 +5,7 @@ mod lab;
 use fs::{Allocate, FileSystem, ROOT, SetAttributes};
 use lab::cluster::Cluster;
 use lab::{content, make, pattern};
-use meta::port::CHANGE_CONTENT;
+use session::port::CHANGE_CONTENT;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 

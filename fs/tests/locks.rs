@@ -2,10 +2,13 @@
 
 mod lab;
 
-use fs::{Answer, FileLock, FileSystem, Question, Recall, Sessions};
+use fs::{FileLock, FileSystem, Sessions};
 use lab::cluster::Cluster;
 use lab::{Lab, make};
-use meta::port::{Call, Remote, Session};
+use session::Question;
+use session::port::{Remote, Session};
+use session::transport::Call;
+use session::transport::{Answer, Recall};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

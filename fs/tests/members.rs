@@ -4,12 +4,15 @@ mod lab;
 
 use bytes::Bytes;
 use fastrand::Rng;
-use fs::{Answer, Caller, ROOT, Recall, Request, Secret, Sessions};
+use fs::{ROOT, Sessions};
 use lab::cluster::{Cluster, lock};
 use lab::{content, make, pattern};
-use meta::port::{Call, Entry, FileLock, Held, Opening, Port, Remote, Session, VERSION, Welcome};
 use meta::{AttributeChange, BulkFile, ContentEdit, FileKind, New, Rename, RenameMode, Resize, SetTime, Time};
 use plan::{Extent, ExtentPlace, Span, TargetId};
+use session::caller::{Caller, Secret};
+use session::port::{Entry, FileLock, Held, Opening, Port, Remote, Session, VERSION, Welcome};
+use session::transport::Call;
+use session::transport::{Answer, Recall, Request};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -23,7 +26,7 @@ struct Member {
 
 impl Call for Member {
     fn call(&self, operation: u16, arguments: &[u8]) -> meta::Result<Vec<u8>> {
-        let recall: Recall = Arc::new(|_: &[fs::Question]| ());
+        let recall: Recall = Arc::new(|_: &[session::Question]| ());
         let ask = || self.server.answer_request(&self.caller, &recall, operation, arguments, Request::default()).0;
         let answer = catch_unwind(AssertUnwindSafe(ask));
         match answer.unwrap_or_else(|_| panic!("operation {operation} with {arguments:?} panics")) {

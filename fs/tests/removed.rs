@@ -6,7 +6,7 @@ mod lab;
 use fs::{FileSystem, ROOT, RenameMode};
 use lab::cluster::{Cluster, Wire, lock};
 use lab::{Lab, content, make, pattern, within};
-use meta::port::HEARTBEAT;
+use session::port::HEARTBEAT;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;

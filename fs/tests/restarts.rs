@@ -2,18 +2,20 @@
 
 mod lab;
 
-use fs::{Answer, FileKind, FileSystem, ROOT, Recall, Request, SetAttributes};
+use fs::{FileKind, FileSystem, ROOT, SetAttributes};
 use lab::cluster::{Cluster, LEASE, Wire, lock};
 use lab::{content, make, pattern};
-use meta::port::{Call, ENTER, Port, Remote};
 use meta::{AttributeChange, ContentEdit, Rename, RenameMode, Resize, Time};
+use session::port::{ENTER, Port, Remote};
+use session::transport::Call;
+use session::transport::{Answer, Recall, Request};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use volume::target::Faults;
 
-/// The operation `seal_set` of `meta::port`.
+/// The operation `seal_set` of `session::port`.
 const SEAL_SET: u16 = 22;
 
 /// Clients that commit the same file when the server restarts reclaim their sessions without
@@ -182,9 +184,12 @@ impl Call for Asked<'_> {
     fn call(&self, operation: u16, arguments: &[u8]) -> meta::Result<Vec<u8>> {
         let server = lock(&self.wire.cluster.server).clone().expect("it runs");
         let session = Some(self.wire.session.load(Ordering::SeqCst));
-        let recall: Recall = Arc::new(|_: &[fs::Question]| ());
+        let recall: Recall = Arc::new(|_: &[session::Question]| ());
         loop {
-            match server.answer_request(&fs::Caller::trusted(session), &recall, operation, arguments, self.request).0 {
+            match server
+                .answer_request(&session::caller::Caller::trusted(session), &recall, operation, arguments, self.request)
+                .0
+            {
                 Answer::Done(answer) => return Ok(answer),
                 // The session is being reclaimed.
                 Answer::NoSession => std::thread::sleep(Duration::from_millis(20)),

@@ -5,7 +5,7 @@ mod lab;
 use fs::{FileLock, FileSystem, ROOT, RenameMode, Sessions, SetAttributes};
 use lab::cluster::{Cluster, Raw, lock};
 use lab::{Lab, content, make, pattern};
-use meta::port::{Entry, Held, Remote, Session, VERSION};
+use session::port::{Entry, Held, Remote, Session, VERSION};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use volume::target::Faults;

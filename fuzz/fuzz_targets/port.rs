@@ -3,9 +3,12 @@
 #![no_main]
 
 use fs::label::{Label, Member};
-use fs::{Answer, Caller, FileSystem, OpenOptions, Recall, Request, Sessions};
+use fs::{FileSystem, OpenOptions, Sessions};
+use session::caller::Caller;
+use session::transport::{Answer, Recall, Request};
 use meta::kv::MemoryIndex;
-use meta::port::{BEGIN, Call, Remote, Session};
+use session::port::{BEGIN, Remote, Session};
+use session::transport::Call;
 use plan::TargetId;
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -23,7 +26,7 @@ struct Client {
 
 impl Call for Client {
     fn call(&self, operation: u16, arguments: &[u8]) -> meta::Result<Vec<u8>> {
-        let recall: Recall = Arc::new(|_: &[fs::Question]| ());
+        let recall: Recall = Arc::new(|_: &[session::Question]| ());
         let caller = Caller::trusted(self.session);
         match self.sessions.answer_request(&caller, &recall, operation, arguments, Request::default()).0 {
             Answer::Done(answer) => Ok(answer),

@@ -14,7 +14,6 @@ mod keys;
 pub mod kv;
 pub mod namespace;
 mod number;
-pub mod port;
 pub mod ranked;
 mod record;
 mod requests;

@@ -17,15 +17,6 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
         .map_err(|why| Error::Corrupt(format!("a {} in the metadata: {why}", std::any::type_name::<T>())))
 }
 
-/// As `decode`, for an answer to a request. What the journal took for it may be behind it; the
-/// calling thread then carries that.
-pub(crate) fn decode_answer<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
-    let (answer, rest) = postcard::take_from_bytes(bytes)
-        .map_err(|why| Error::Corrupt(format!("a {} in an answer: {why}", std::any::type_name::<T>())))?;
-    volume::Carried::from_bytes(rest).carry();
-    Ok(answer)
-}
-
 /// Nanoseconds since 1970-01-01 UTC, from year 1677 to 2262.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Time {

@@ -60,7 +60,7 @@ pub enum ProcessMessage {
     /// The answer to a question, by its number; None: the session is not known.
     Answer(u64, Option<Bytes>),
     /// From the leader: others want to read what was written to these files.
-    Recall(Vec<fs::Question>),
+    Recall(Vec<session::Question>),
     /// From the reporter to the leader: something went wrong with a file.
     Problem(Problem),
     /// From the reporter to the leader: how far it is.

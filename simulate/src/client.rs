@@ -5,7 +5,7 @@ use crate::link::{Connection, Link};
 use crate::network::Host;
 use fs::label::Member;
 use fs::{FileSystem, OpenOptions, Server};
-use meta::port::{Entry, Port, Remote, Session, VERSION};
+use session::port::{Entry, Port, Remote, Session, VERSION};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::sleep;

@@ -3,7 +3,7 @@
 //! processes fail. What the clients' programs do is recorded with its result and checked.
 //!
 //! These parts are real: `fs` on both sides of the session, `meta` with its journal, `volume` with
-//! its threads and hedges, the replay of requests in `cluster`. These are simulated: the network,
+//! its threads and hedges, the replay of requests in `session`. These are simulated: the network,
 //! disks, clocks, processes, and the way of messages (`network.rs`, `link.rs`, `store.rs`).
 //!
 //! `simulate --seed N` runs one seed; `--seeds A..B` runs each in a process of its own.

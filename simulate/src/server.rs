@@ -1,13 +1,15 @@
-//! A process with the metadata server: the sessions of `fs` behind the replay of requests.
+//! A process with the metadata server: the sessions of a volume behind the replay of requests.
 
 use crate::broken::Broken;
 use crate::lab::{LEASE, Lab};
 use crate::network::Host;
 use bytes::Bytes;
-use cluster::meta_server::replay::{Replay, Seen};
-use fs::{Answer, Caller, FileSystem, OpenOptions, Recall, Request, Sessions};
+use fs::{FileSystem, OpenOptions, Sessions};
 use meta::kv::MemoryIndex;
-use meta::port;
+use session::caller::Caller;
+use session::port;
+use session::replay::{Replay, Seen};
+use session::transport::{Answer, Recall, Request};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};

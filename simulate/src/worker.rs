@@ -6,7 +6,7 @@ use crate::lab::Lab;
 use crate::work::{self, COUNTERS, DIRECTORIES, FILES, FIRST_COUNTER, LOG, NAMES, Places, RECORD};
 use fs::{FileKind, FileLock, FileSystem, RenameMode};
 use meta::Error as M;
-use meta::port::within_session;
+use session::port::within_session;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;

@@ -8,9 +8,10 @@ use crate::shares::Shares;
 use fs::label::{Label, Member};
 use fs::{FileKind, FileSystem, OpenOptions, ROOT, Sessions};
 use meta::kv::MemoryIndex;
-use meta::port::{Call, Port, Remote, Session};
 use meta::{Error, New, Time};
 use plan::TargetId;
+use session::port::{Port, Remote, Session};
+use session::transport::Call;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -55,7 +56,7 @@ fn volume() -> Arc<FileSystem> {
 struct Raw {
     client: Client,
     session: AtomicU64,
-    secret: Mutex<fs::Secret>,
+    secret: Mutex<session::caller::Secret>,
     next: AtomicU64,
 }
 

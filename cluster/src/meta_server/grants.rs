@@ -2,7 +2,7 @@
 //! are no side effects; the caller passes the time in.
 
 use crate::capability::{Capability, ClusterKey, Fence, FenceMessage, Rights};
-use fs::Grant;
+use session::transport::Grant;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -7,12 +7,15 @@ use super::{ANSWER_IS_GONE, COMMAND, NO_SESSION, NOT_HOLDER, RECALL, Ticket};
 use crate::address::VolumeAddress;
 use crate::capability::CapabilityCache;
 use crate::places::ClusterPlaces;
-use fs::{Ending, FileSystem, OpenOptions, Places, Question, Server};
+use fs::{Ending, FileSystem, OpenOptions, Places, Server};
 use meta::Error;
-use meta::port::{
-    BEGIN, CONTENT, Call, ENTER, EXTENTS, Entered, Entry, HEARTBEAT, Opening, Port, Remote, Session, VERSION,
-    answered_by, opening_of_work, session_of_work,
+use session::Question;
+use session::caller::{Secret, bound_secret};
+use session::port::{
+    BEGIN, CONTENT, ENTER, EXTENTS, Entered, Entry, HEARTBEAT, Opening, Port, Remote, Session, VERSION, answered_by,
+    opening_of_work, session_of_work,
 };
+use session::transport::Call;
 use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -64,17 +67,17 @@ pub(super) struct LinkState {
 /// The secret of a session, and the opening in which it is used.
 #[derive(Clone, Copy, Default)]
 struct Proof {
-    secret: fs::Secret,
+    secret: Secret,
     opening: Opening,
 }
 
 impl Proof {
     /// What a request shows. One that enters a session is for any server; others are for the server
     /// of the opening.
-    fn shown(&self, operation: u16) -> fs::Secret {
+    fn shown(&self, operation: u16) -> Secret {
         match operation {
             BEGIN | ENTER => self.secret,
-            _ => fs::bound_secret(&self.secret, &self.opening),
+            _ => bound_secret(&self.secret, &self.opening),
         }
     }
 }

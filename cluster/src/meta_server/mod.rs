@@ -9,7 +9,6 @@ mod link;
 mod maintenance;
 mod peers;
 mod post;
-pub mod replay;
 mod seat;
 mod servers;
 mod service;
@@ -37,7 +36,7 @@ struct Ticket {
     /// The session; 0 before there is one.
     session: u64,
     /// The secret that the server gave the client when the session began.
-    secret: fs::Secret,
+    secret: session::caller::Secret,
     /// The number of the request, unique in its session. The server executes a repeated request
     /// only once.
     request: u64,

@@ -1,14 +1,16 @@
 //! The metadata server: answers the requests of clients in their sessions.
 
 use super::grants::Signer;
-use super::replay::{Replay, Seen};
 use super::standby::{Whereabouts, holds, not_holder};
 use super::{ANSWER_IS_GONE, COMMAND, NO_SESSION, NOT_UNDERSTOOD, RECALL, Ticket, WHO};
 use crate::capability::{ClusterKey, now_ms};
 use crate::shares::Shares;
 use bytes::Bytes;
-use fs::{Answer, FileSystem, Grant, Question, Recall, Sessions};
-use meta::port;
+use fs::{FileSystem, Sessions};
+use session::Question;
+use session::port;
+use session::replay::{Replay, Seen};
+use session::transport::{self, Answer, Grant, Recall};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -189,7 +191,7 @@ impl MetaServer {
         };
         let recall = recall(peer);
         let Ticket { request: number, answered, again, .. } = ticket;
-        let request = fs::Request { number, answered, again };
+        let request = transport::Request { number, answered, again };
         let answer = || self.sessions.answer_request(&caller, &recall, operation, arguments, request);
         let signed = |session, grants: &[Grant]| {
             self.signer.as_ref().map_or_else(Vec::new, |signer| signer.sign(session, grants, now_ms()))

@@ -7,9 +7,9 @@
 
 use crate::client::Client;
 use crate::data::write::lost;
-use crate::session::locks::{Lock, Locks};
 use crate::{Error, FileSystem, Result};
-use meta::port::FileLock;
+use session::locks::{Lock, Locks};
+use session::port::FileLock;
 use std::ops::RangeInclusive;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -8,8 +8,8 @@
 use crate::FileSystem;
 use crate::client::Client;
 use crate::data::sharing::Sharing;
-use meta::port::{Entered, Entry, FileLock, Held, Session, VERSION};
 use meta::{Error, Result};
+use session::port::{Entered, Entry, FileLock, Held, Session, VERSION};
 use std::time::Instant;
 use volume::lock;
 

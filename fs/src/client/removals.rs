@@ -2,8 +2,8 @@
 //! kernel knows, for as long as the kernel knows them.
 
 use crate::client::Client;
-use crate::session::REMOVED_AT_A_TIME;
 use crate::{FileSystem, Result};
+use session::REMOVED_AT_A_TIME;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use volume::lock;

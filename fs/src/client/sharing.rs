@@ -4,10 +4,10 @@
 use crate::Result;
 use crate::client::Client;
 use crate::data::sharing::{Reservation, Sharing};
-use crate::session::KERNEL_VALID_FOR;
 use meta::Attributes;
-use meta::port::{opening_of_answer, within_opening};
 use plan::TargetId;
+use session::KERNEL_VALID_FOR;
+use session::port::{opening_of_answer, within_opening};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use volume::lock;

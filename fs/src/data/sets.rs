@@ -4,11 +4,11 @@
 use crate::data::store::{NEW_CHUNK_BYTES, Store};
 use crate::volume::history;
 use crate::{Error, Result};
-use meta::port::Session;
 use meta::ranked::{Guard, Ranked};
 use meta::{Meta, SetRecord};
 use plan::TargetId;
 use plan::placement::place;
+use session::port::Session;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -3,9 +3,9 @@
 use crate::clock::{now_after_stamps, stamp};
 use crate::data::write::lost;
 use crate::{FileSystem, Result};
-use meta::port::{session_of_work, within_session};
 use meta::{Attributes, Time};
 use plan::TargetId;
+use session::port::{session_of_work, within_session};
 use std::time::Duration;
 
 /// The session number that no session has. Work that begins between two sessions has it, and fails.

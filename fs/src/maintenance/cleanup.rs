@@ -4,6 +4,11 @@
 use crate::{FileSystem, Result};
 
 impl FileSystem {
+    /// Passes removed files that no client keeps to the collector.
+    pub(crate) fn let_go_after_grace(&self) {
+        self.leases.take_settled().into_iter().for_each(|ino| self.collector.add_orphan(ino));
+    }
+
     /// Removes what a crash left: open files without a name, and stripes that no transaction names.
     pub(crate) fn clean_up(&self) -> Result<()> {
         for ino in self.engine()?.meta.orphans()? {

@@ -4,8 +4,11 @@
 use super::Lab;
 use fs::label::Label;
 pub use fs::lock;
-use fs::{Answer, FileSystem, OpenOptions, Question, Recall, Server, Sessions};
-use meta::port::{Call, Entered, Entry, Port, Remote, Session, VERSION, answered_by, opening_of_work, session_of_work};
+use fs::{FileSystem, OpenOptions, Server, Sessions};
+use session::Question;
+use session::port::{Entered, Entry, Port, Remote, Session, VERSION, answered_by, opening_of_work, session_of_work};
+use session::transport::Call;
+use session::transport::{Answer, Recall};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};

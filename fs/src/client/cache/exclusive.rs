@@ -1,7 +1,7 @@
 //! The exclusive lease: whether this is the only client of its volume, and until when it may rely
 //! on that.
 
-use crate::session::EXCLUSIVE_LEASE;
+use session::EXCLUSIVE_LEASE;
 use std::sync::Mutex;
 use std::time::Instant;
 use volume::lock;

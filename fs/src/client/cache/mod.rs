@@ -12,12 +12,12 @@ mod unsynced;
 pub(crate) use exclusive::ExclusiveLease;
 
 use cached::{Asked, CachedState, Concerned, Now};
-use meta::port::{Opening, Port, opening_of_answer};
 use meta::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, FileKind, Listed, MAX_EXTENTS,
     New, Removed, Rename, Result, Seq, SetRecord, Time, Totals,
 };
 use plan::Extent;
+use session::port::{Opening, Port, opening_of_answer};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

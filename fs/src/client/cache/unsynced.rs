@@ -2,7 +2,7 @@
 //! the client continues with another one: client and server compare openings and transactions.
 
 use meta::Seq;
-use meta::port::Opening;
+use session::port::Opening;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 

@@ -5,38 +5,33 @@
 //! uncommitted data, so that the opener sees what others wrote before. A session without a
 //! heartbeat for the time of its lease ends: its sets are sealed and its openers are dropped.
 
-mod caller;
 mod handle;
+mod leases;
 mod openings;
 mod recall;
 mod removed;
 mod table;
-mod tenure;
+mod volume;
 
-pub use crate::session::Question;
-use crate::session::locks;
-use crate::session::{EXCLUSIVE_LEASE, KERNEL_VALID_FOR};
-use crate::{Error, FileSystem, Result};
-pub use caller::bound_secret;
-pub use caller::{Caller, Secret};
-pub(crate) use caller::{KEY, SETS, new_id, new_key};
+pub use self::volume::{StripeLimits, Volume};
+pub use leases::{Began, Leases};
+
+use crate::caller::{Caller, Secret};
+use crate::port::{self, Opening};
+use crate::transport::{Answer, Grant, Recall, Request};
+use crate::{EXCLUSIVE_LEASE, KERNEL_VALID_FOR};
+use ::volume::{lock, unpoisoned};
 use handle::Handle;
-use meta::port::{self, Opening};
-pub(crate) use openings::{CLOSED, OPENINGS, Openings};
-pub(crate) use recall::SUPERSEDED;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use leases::{CLOSED, SESSIONS, SETS};
+use meta::Result;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use table::{Left, Table};
-pub use tenure::Tenure;
-use volume::{lock, unpoisoned};
 
 /// The longest wait for a client to commit after a recall.
 const RECALL_TIMEOUT: Duration = Duration::from_secs(20);
-/// The session numbers that one opening of a volume can give out.
-const SESSIONS_PER_OPENING: u64 = 1 << 32;
-
 /// How often to check whether other clients know of one that joins. Clocks do not differ by more
 /// than this within that time.
 const JOIN_CHECK_INTERVAL: Duration = Duration::from_millis(10);
@@ -46,121 +41,9 @@ const SESSION_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// A larger distance between two ticks means that this process was stopped.
 const STALLED_AFTER: Duration = Duration::from_secs(3);
 
-/// The setting with the current sessions: after a crash only these may be reclaimed.
-pub(crate) const SESSIONS: &str = "sessions";
-
-/// Sends questions to a client. An empty list notifies it that there are other clients.
-pub type Recall = Arc<dyn Fn(&[Question]) + Send + Sync>;
-
-/// The sessions' state, as maintenance needs it: which client holds what.
-pub(crate) struct Leases {
-    table: Mutex<Table>,
-    changed: Condvar,
-    locks: Mutex<locks::Locks>,
-    unlocked: Condvar,
-    /// The grace period: sessions from before a restart may still be reclaimed, and nothing is
-    /// freed.
-    in_grace: AtomicBool,
-    /// The sessions from before the restart that have neither ended nor completed their reclaim.
-    /// What other sessions had was given up before.
-    before: Mutex<BTreeSet<u64>>,
-    /// The sets that those sessions had.
-    owned: Mutex<BTreeMap<u64, BTreeSet<u64>>>,
-    /// The key that signs session numbers.
-    key: Mutex<[u8; 32]>,
-    /// A transaction that names stripes of a session's sets holds it for reading, the end of a
-    /// session for writing: sets that were given up are not named afterwards.
-    naming: RwLock<()>,
-    /// Held while the list of sessions is written.
-    noting: Mutex<()>,
-    /// This opening of the volume, and those before.
-    openings: Mutex<Openings>,
-}
-
-impl Default for Leases {
-    fn default() -> Self {
-        Self {
-            table: Mutex::new(Table::new(Duration::MAX, 1)),
-            changed: Condvar::new(),
-            locks: Mutex::default(),
-            unlocked: Condvar::new(),
-            in_grace: AtomicBool::new(false),
-            before: Mutex::default(),
-            owned: Mutex::default(),
-            key: Mutex::default(),
-            naming: RwLock::default(),
-            noting: Mutex::default(),
-            openings: Mutex::default(),
-        }
-    }
-}
-
-impl Leases {
-    /// Begins with this opening of the volume, the last one of these, whose sessions have numbers
-    /// of their own. The sessions in `before` may be reclaimed, with the sets that they had and
-    /// what is superseded of their files.
-    pub fn begin(
-        &self,
-        opening: u64,
-        openings: Openings,
-        before: BTreeSet<u64>,
-        mut owned: BTreeMap<u64, BTreeSet<u64>>,
-        mut superseded: BTreeSet<(u64, u64)>,
-    ) {
-        *lock(&self.openings) = openings;
-        owned.retain(|session, _| before.contains(session));
-        *lock(&self.owned) = owned;
-        superseded.retain(|(session, _)| before.contains(session));
-        let mut table = Table::new(Duration::MAX, opening * SESSIONS_PER_OPENING + 1);
-        table.begin_superseded(superseded);
-        *self.table() = table;
-        self.in_grace.store(!before.is_empty(), Ordering::Relaxed);
-        *lock(&self.before) = before;
-    }
-
-    /// Sets the key that signs session numbers.
-    pub fn sign_with(&self, key: [u8; 32]) {
-        *lock(&self.key) = key;
-    }
-
-    /// This opening of the volume.
-    pub fn opening(&self) -> Opening {
-        lock(&self.openings).current()
-    }
-
-    /// Ends the grace period.
-    fn end_grace(&self) {
-        // A thread that reclaims a session holds the table.
-        let mut table = self.table();
-        table.end_superseded();
-        self.in_grace.store(false, Ordering::Relaxed);
-        lock(&self.before).clear();
-        lock(&self.owned).clear();
-    }
-
-    /// Held while a transaction names stripes of a session's sets: no session ends meanwhile.
-    fn naming(&self) -> RwLockReadGuard<'_, ()> {
-        unpoisoned(self.naming.read())
-    }
-
-    fn table(&self) -> MutexGuard<'_, Table> {
-        lock(&self.table)
-    }
-
-    /// Whether a client may still write to a set or name it in a transaction.
-    pub fn is_held(&self, set: u64) -> bool {
-        self.is_in_grace() || self.table().is_held(set)
-    }
-
-    /// Whether the server does not know yet what clients hold.
-    pub fn is_in_grace(&self) -> bool {
-        self.in_grace.load(Ordering::Relaxed)
-    }
-}
-
 /// The sessions of the clients of a volume.
-pub struct Sessions {
-    fs: Arc<FileSystem>,
+pub struct Sessions<V> {
+    volume: Arc<V>,
     lease: Duration,
     recalls: Mutex<HashMap<u64, Recall>>,
     ticks: Mutex<Ticks>,
@@ -175,52 +58,23 @@ struct Ticks {
     grace_end: Instant,
 }
 
-/// The answer to a request.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// The encoded result.
-    Done(Vec<u8>),
-    /// There is no such session: the client must reclaim it first.
-    NoSession,
-    /// There is no such operation.
-    Unknown,
-}
-
-/// A permission that an answer grants to a client. The stores may demand proof of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Grant {
-    /// The chunk set.
-    pub set: u64,
-    /// Appending is allowed, not only reading.
-    pub write: bool,
-}
-
-/// The identity of a request.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Request {
-    /// Its number in its session; 0 for a request that is not repeated.
-    pub number: u64,
-    /// All requests with lower numbers were answered.
-    pub answered: u64,
-    /// The request may have been carried out before the server was killed; then it is not carried
-    /// out twice.
-    pub again: bool,
-}
-
-impl Sessions {
-    /// Serves a volume that was opened with [`OpenOptions::serve`](crate::OpenOptions::serve). The
-    /// grace period lasts for one lease, or until all earlier sessions are reclaimed; only then is
-    /// freed what no session holds.
-    pub fn new(fs: Arc<FileSystem>, lease: Duration) -> Arc<Self> {
-        fs.leases.table().set_lease(lease);
+impl<V: Volume> Sessions<V> {
+    /// Serves a volume that was opened to serve clients. The grace period lasts for one lease, or
+    /// until all earlier sessions are reclaimed; only then is freed what no session holds.
+    pub fn new(volume: Arc<V>, lease: Duration) -> Arc<Self> {
+        volume.leases().table().set_lease(lease);
         let now = Instant::now();
         let ticks = Mutex::new(Ticks { last: now, grace_end: now + lease });
-        Arc::new(Self { fs, lease, recalls: Mutex::default(), ticks, began: now, stopped: AtomicBool::new(false) })
+        Arc::new(Self { volume, lease, recalls: Mutex::default(), ticks, began: now, stopped: AtomicBool::new(false) })
     }
 
     /// The volume.
-    pub fn volume(&self) -> &Arc<FileSystem> {
-        &self.fs
+    pub fn volume(&self) -> &Arc<V> {
+        &self.volume
+    }
+
+    fn leases(&self) -> &Leases {
+        self.volume.leases()
     }
 
     /// The server begins to end. It may take long to answer its last requests and to commit, and
@@ -237,28 +91,25 @@ impl Sessions {
     ///
     /// # Errors
     /// When something could not be committed.
-    pub fn close(&self) -> Result<usize> {
+    pub fn close(&self) -> std::result::Result<usize, V::Error> {
         self.stop();
-        if let Ok(engine) = self.fs.engine() {
+        if let Ok(meta) = self.volume.meta() {
             // Nothing more is answered, and closing makes everything durable. Without this setting,
             // clients of version 1 hear of a loss that may not have been one.
-            let _ = engine.meta.put_setting(CLOSED, &self.opening().number);
+            let _ = meta.put_setting(CLOSED, &self.opening().number);
         }
-        match self.fs.shut(false) {
-            Ok(()) => Ok(0),
-            Err(why) => self.fs.left_behind().ok_or(why),
-        }
+        self.volume.close()
     }
 
     /// This opening of the volume.
     pub fn opening(&self) -> Opening {
-        self.fs.leases.opening()
+        self.leases().opening()
     }
 
     /// Whether a session from before the start may still be reclaimed and was not reclaimed yet.
     pub fn awaits(&self, session: u64) -> bool {
-        let table = self.fs.leases.table();
-        let is_of_before = lock(&self.fs.leases.before).contains(&session);
+        let table = self.leases().table();
+        let is_of_before = lock(&self.leases().before).contains(&session);
         is_of_before && !table.has(session)
     }
 
@@ -269,7 +120,7 @@ impl Sessions {
 
     /// Whether there are several clients.
     pub fn has_several(&self) -> bool {
-        self.fs.leases.table().count() > 1
+        self.leases().table().count() > 1
     }
 
     /// Until when, after a start, requests wait for clients that are not back.
@@ -279,20 +130,20 @@ impl Sessions {
 
     /// The clients: session numbers and names.
     pub fn clients(&self) -> Vec<(u64, String)> {
-        self.fs.leases.table().names()
+        self.leases().table().names()
     }
 
     /// Whether a client has a file open.
     pub fn has_open(&self, ino: u64) -> bool {
-        self.fs.leases.is_open(ino)
+        self.leases().is_open(ino)
     }
 
     /// The number of the next session, and the sessions that live or may still be reclaimed.
     pub fn living(&self) -> (u64, Vec<u64>) {
         // A thread that reclaims a session holds the table.
-        let table = self.fs.leases.table();
+        let table = self.leases().table();
         let (next, mut live) = table.living();
-        live.extend(lock(&self.fs.leases.before).iter().filter(|session| !table.has(**session)));
+        live.extend(lock(&self.leases().before).iter().filter(|session| !table.has(**session)));
         (next, live)
     }
 
@@ -300,7 +151,7 @@ impl Sessions {
     /// session. `peer` is the name in its certificate. None when the session is not its own.
     pub fn caller(&self, session: u64, shown: &Secret, peer: Option<&str>) -> Option<Caller> {
         let opening = self.opening();
-        Caller::verified(&lock(&self.fs.leases.key), session, shown, peer.unwrap_or_default(), &opening)
+        Caller::verified(&lock(&self.leases().key), session, shown, peer.unwrap_or_default(), &opening)
     }
 
     /// Carries out a request of a client in this process, in its session. Its first request begins
@@ -330,7 +181,7 @@ impl Sessions {
         };
         let is_heard = |session| {
             self.expire(session);
-            let (mut table, now) = (self.fs.leases.table(), Instant::now());
+            let (mut table, now) = (self.leases().table(), Instant::now());
             table.hear(session, now)
                 || matches!(operation, port::RECLAIM | port::END) && table.hear_reclaiming(session, now)
         };
@@ -370,7 +221,7 @@ impl Sessions {
         let since = now.saturating_duration_since(ticks.last);
         ticks.last = now;
         if since > STALLED_AFTER.min(self.lease / 2) {
-            self.fs.leases.table().hear_all(now);
+            self.leases().table().hear_all(now);
             ticks.grace_end += since;
         }
     }
@@ -381,29 +232,29 @@ impl Sessions {
             return;
         }
         // A step that panics keeps no other from its turn.
-        let running = || _ = self.fs.beside("noting that the server runs", || self.note_running());
+        let running = || _ = self.volume.beside("noting that the server runs", || self.note_running());
         running();
-        self.fs.beside("ending the grace period", || self.end_grace());
-        self.fs.beside("letting removed files go", || self.fs.let_go_after_grace());
-        self.fs.beside("looking for missing targets", || self.fs.rejoin_targets());
+        self.volume.beside("ending the grace period", || self.end_grace());
+        self.volume.beside("letting removed files go", || self.let_go());
+        self.volume.beside("looking for missing targets", || self.volume.rejoin_targets());
         running();
         let now = Instant::now();
-        let overdue = self.fs.beside("looking for silent clients", || self.fs.leases.table().overdue(now));
+        let overdue = self.volume.beside("looking for silent clients", || self.leases().table().overdue(now));
         for session in overdue.unwrap_or_default() {
-            self.fs.beside("ending a session", || self.end_overdue(session, now));
+            self.volume.beside("ending a session", || self.end_overdue(session, now));
         }
     }
 
     /// Ends the grace period if it is over, and cleans up after the sessions that did not return.
     fn end_grace(&self) {
         let now = Instant::now();
-        let is_over = now > lock(&self.ticks).grace_end || lock(&self.fs.leases.before).is_empty();
+        let is_over = now > lock(&self.ticks).grace_end || lock(&self.leases().before).is_empty();
         // A session that is telling what it has is not cut short. It ends if it falls silent.
-        let is_over = is_over && !self.fs.leases.table().any_is_reclaiming(now);
-        if self.fs.leases.is_in_grace() && is_over {
-            self.fs.leases.end_grace();
-            if let Err(error) = self.note_sessions(true).and_then(|()| self.fs.clean_up()) {
-                self.fs.volume.warn(&format!("cannot clean up after the clients from before: {error}"));
+        let is_over = is_over && !self.leases().table().any_is_reclaiming(now);
+        if self.leases().is_in_grace() && is_over {
+            self.leases().end_grace();
+            if let Err(error) = self.note_sessions(true).and_then(|()| self.volume.clean_up()) {
+                self.volume.warn(&format!("cannot clean up after the clients from before: {error}"));
             }
         }
     }
@@ -412,14 +263,14 @@ impl Sessions {
     fn end_overdue(&self, session: u64, now: Instant) {
         let end = |table: &mut Table| if self.has_stopped() { None } else { table.end_overdue(session, now) };
         if let Some(left) = self.leave(session, end) {
-            self.fs.volume.warn(&format!("client {} is gone: its session ends", left.name));
+            self.volume.warn(&format!("client {} is gone: its session ends", left.name));
         }
     }
 
     /// Ends a session that speaks again after its lease, if no tick has done it yet: others may
     /// have gone on without it.
     fn expire(&self, session: u64) {
-        let is_overdue = || self.fs.leases.table().is_overdue(session, Instant::now());
+        let is_overdue = || self.leases().table().is_overdue(session, Instant::now());
         if is_overdue() {
             self.note_running();
             self.end_overdue(session, Instant::now());
@@ -428,24 +279,24 @@ impl Sessions {
 
     /// Stores the list of sessions; with `durable`, waits until it survives a crash.
     fn note_sessions(&self, durable: bool) -> Result<()> {
-        let engine = self.fs.engine()?;
+        let meta = self.volume.meta()?;
         let seq = {
-            let _one_at_a_time = lock(&self.fs.leases.noting);
-            let mut there = lock(&self.fs.leases.before).clone();
-            there.extend(self.fs.leases.table().names().into_iter().map(|(session, _)| session));
-            engine.meta.put_setting(SESSIONS, &there)?
+            let _one_at_a_time = lock(&self.leases().noting);
+            let mut there = lock(&self.leases().before).clone();
+            there.extend(self.leases().table().names().into_iter().map(|(session, _)| session));
+            meta.put_setting(SESSIONS, &there)?
         };
-        if durable { Ok(engine.meta.sync(seq)?) } else { Ok(()) }
+        if durable { meta.sync(seq) } else { Ok(()) }
     }
 
     /// Stores which sessions own which sets, so that after a crash no client gets the sets of
     /// another. It is durable with the next sync.
     fn note_sets(&self) -> Result<()> {
-        let engine = self.fs.engine()?;
-        let _one_at_a_time = lock(&self.fs.leases.noting);
-        let mut all = lock(&self.fs.leases.owned).clone();
-        all.extend(self.fs.leases.table().all_sets());
-        engine.meta.put_setting(SETS, &all)?;
+        let meta = self.volume.meta()?;
+        let _one_at_a_time = lock(&self.leases().noting);
+        let mut all = lock(&self.leases().owned).clone();
+        all.extend(self.leases().table().all_sets());
+        meta.put_setting(SETS, &all)?;
         Ok(())
     }
 
@@ -456,18 +307,18 @@ impl Sessions {
     /// When the metadata cannot be read at the moment, as when too few targets renew the claim. The
     /// client asks again: it must not take its sets for lost, with what it wrote to them.
     fn owned(&self, session: u64, reclaimed: Vec<u64>) -> Result<Vec<u64>> {
-        let leases = &self.fs.leases;
+        let leases = self.leases();
         if !leases.is_in_grace() || !lock(&leases.before).contains(&session) {
             return Ok(Vec::new());
         }
         let owned = lock(&leases.owned).get(&session).cloned().unwrap_or_default();
-        let meta = &self.fs.engine()?.meta;
+        let meta = self.volume.meta()?;
         let mut there = Vec::new();
         for set in reclaimed.into_iter().filter(|set| owned.contains(set)) {
             match meta.set(set) {
                 Ok(_) => there.push(set),
                 Err(meta::Error::NotFound) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(error),
             }
         }
         Ok(there)
@@ -479,12 +330,12 @@ impl Sessions {
     fn join(&self, session: u64, reclaims: bool) {
         // This is durable no later than the first sets that the session gets.
         if let Err(error) = self.note_sessions(false) {
-            self.fs.volume.warn(&format!("cannot note who the clients are: {error}"));
+            self.volume.warn(&format!("cannot note who the clients are: {error}"));
         }
         self.wait_for_exclusive_leases_of_before();
         let mut notified = Vec::new();
         loop {
-            let unaware = self.fs.leases.table().unaware_of(session, Instant::now());
+            let unaware = self.leases().table().unaware_of(session, Instant::now());
             let Some((until, unaware)) = unaware else { break };
             for other in unaware {
                 if !notified.contains(&other) {
@@ -496,7 +347,7 @@ impl Sessions {
             std::thread::sleep(until.saturating_duration_since(Instant::now()).min(JOIN_CHECK_INTERVAL));
         }
         std::thread::sleep(JOIN_CHECK_INTERVAL);
-        let mut table = self.fs.leases.table();
+        let mut table = self.leases().table();
         match reclaims {
             true => table.let_reclaim(session, Instant::now()),
             false => table.let_in(session, Instant::now()),
@@ -506,7 +357,7 @@ impl Sessions {
     /// A client that has not reconnected yet may have an exclusive lease from the earlier server:
     /// waits until all are back, and have said whether they have one, or until it would be over.
     fn wait_for_exclusive_leases_of_before(&self) {
-        let leases = &self.fs.leases;
+        let leases = self.leases();
         let exclusive_end = self.began + EXCLUSIVE_LEASE + KERNEL_VALID_FOR + JOIN_CHECK_INTERVAL;
         let mut table = leases.table();
         loop {
@@ -523,13 +374,13 @@ impl Sessions {
     /// Ends a session, if `end` does, and cleans up after it.
     fn leave(&self, session: u64, end: impl FnOnce(&mut Table) -> Option<Left>) -> Option<Left> {
         let left = {
-            let _nobody_names = unpoisoned(self.fs.leases.naming.write());
-            end(&mut self.fs.leases.table())?
+            let _nobody_names = unpoisoned(self.leases().naming.write());
+            end(&mut self.leases().table())?
         };
-        lock(&self.fs.leases.before).remove(&session);
-        self.fs.leases.changed.notify_all();
-        lock(&self.fs.leases.locks).end(session);
-        self.fs.leases.unlocked.notify_all();
+        lock(&self.leases().before).remove(&session);
+        self.leases().changed.notify_all();
+        lock(&self.leases().locks).end(session);
+        self.leases().unlocked.notify_all();
         lock(&self.recalls).remove(&session);
         for &ino in &left.closed {
             self.closed(ino);
@@ -538,7 +389,7 @@ impl Sessions {
         // after a crash and miss what it wrote.
         let noted = self.note_sessions(!left.sets.is_empty());
         if let Err(error) = noted.and_then(|()| self.take_back(&left.sets)) {
-            self.fs.volume.warn(&format!("cannot take back what client {} wrote to: {error}", left.name));
+            self.volume.warn(&format!("cannot take back what client {} wrote to: {error}", left.name));
         }
         Some(left)
     }
@@ -546,8 +397,8 @@ impl Sessions {
     /// Gives up sets that a client no longer writes to: frees what no transaction names.
     fn take_back(&self, sets: &[u64]) -> Result<()> {
         for &set in sets {
-            match self.fs.abandon_set(set) {
-                Ok(()) | Err(Error::Meta(meta::Error::NotFound)) => {}
+            match self.volume.abandon_set(set) {
+                Ok(()) | Err(meta::Error::NotFound) => {}
                 Err(error) => return Err(error),
             }
         }

@@ -1,7 +1,7 @@
 //! Changes that truncate files: meanwhile no append gets a reservation in them.
 
 use super::Handle;
-use crate::server::Leases;
+use crate::server::{Leases, Volume};
 use meta::{ContentEdit, Resize, Result};
 
 /// Files that are being truncated, with their new sizes.
@@ -29,7 +29,7 @@ impl Drop for Cutting<'_> {
     }
 }
 
-impl Handle {
+impl<V: Volume> Handle<V> {
     /// Runs changes that may truncate files. Meanwhile no append gets a reservation in them;
     /// existing reservations are cut with the file.
     pub(super) fn cutting<T>(&self, edits: &[(u64, &ContentEdit)], change: impl FnOnce() -> Result<T>) -> Result<T> {
@@ -41,7 +41,7 @@ impl Handle {
         if cuts.is_empty() {
             return change();
         }
-        let mut cutting = Cutting::begin(&self.sessions.fs.leases, cuts);
+        let mut cutting = Cutting::begin(self.sessions.leases(), cuts);
         let done = change()?;
         cutting.is_done = true;
         Ok(done)

@@ -1,7 +1,7 @@
 //! What a client and a server of an opening tell each other when a session begins or is reclaimed.
 
 use super::{FileLock, Welcome};
-use crate::Seq;
+use meta::Seq;
 use serde::{Deserialize, Serialize};
 
 /// The version of the messages of a session that this crate speaks. A server also speaks the one

@@ -1,7 +1,8 @@
 //! The operations on names and content, as a client asks for them.
 
 use super::{Handle, extents_of};
-use meta::port::Port;
+use crate::port::Port;
+use crate::server::Volume;
 use meta::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, Listed, New, Removed, Rename,
     Result, Seq, SetRecord, Time, Totals,
@@ -9,7 +10,7 @@ use meta::{
 use plan::Extent;
 use std::ops::Range;
 
-impl Port for Handle {
+impl<V: Volume> Port for Handle<V> {
     fn attributes(&self, ino: u64) -> Result<Attributes> {
         self.with_closed_writes(self.meta()?.attributes(ino)?)
     }
@@ -132,8 +133,8 @@ impl Port for Handle {
         if let Some((attributes, seq)) = self.answered()? {
             return Ok((attributes, Vec::new(), seq));
         }
-        let (attributes, dead, seq) = self.changing(&[ino], || {
-            let _its_sets_stay = self.sessions.fs.leases.naming();
+        let (attributes, dead, seq) = self.sessions.volume.changing(&[ino], || {
+            let _its_sets_stay = self.sessions.leases().naming();
             self.still_lives()?;
             self.is_not_superseded(&[ino])?;
             self.may_name(extents_of(edit))?;
@@ -151,8 +152,8 @@ impl Port for Handle {
             return Ok((Vec::new(), seq));
         }
         let inos: Vec<u64> = edits.iter().map(|(ino, _)| *ino).collect();
-        let (dead, seq) = self.changing(&inos, || {
-            let _its_sets_stay = self.sessions.fs.leases.naming();
+        let (dead, seq) = self.sessions.volume.changing(&inos, || {
+            let _its_sets_stay = self.sessions.leases().naming();
             self.still_lives()?;
             self.is_not_superseded(&inos)?;
             edits.iter().try_for_each(|(_, edit)| self.may_name(extents_of(edit)))?;
@@ -172,7 +173,7 @@ impl Port for Handle {
 
     fn share(&self, stripes: &[(u64, u32)], ino: u64) -> Result<Seq> {
         for &(set, record) in stripes {
-            let held = self.sessions.fs.leases.table().holds(self.session, set);
+            let held = self.sessions.leases().table().holds(self.session, set);
             if !held && self.meta()?.stripe(set, record)?.is_none() {
                 return Err(Error::NotFound);
             }
@@ -185,19 +186,19 @@ impl Port for Handle {
     }
 
     fn seal_set(&self, set: u64, length: u32) -> Result<Seq> {
-        if !self.sessions.fs.leases.table().holds(self.session, set) {
+        if !self.sessions.leases().table().holds(self.session, set) {
             return Err(Error::Unavailable(
                 "the session with the metadata server ended: the chunk set was given up".into(),
             ));
         }
-        if length > self.sessions.fs.store.options.chunk_bytes {
+        if length > self.sessions.volume.limits().chunk_bytes {
             return Err(Error::Invalid("a chunk set does not get so long".into()));
         }
         self.meta()?.seal_set(set, length)
     }
 
     fn queue_repair(&self, set: u64, positions: &[u16]) -> Result<Seq> {
-        let blocks = self.sessions.fs.store.options.code.shape().blocks();
+        let blocks = self.sessions.volume.limits().blocks;
         if positions.iter().any(|&position| usize::from(position) >= blocks) {
             return Err(Error::Invalid("a chunk set has no such position".into()));
         }
@@ -217,7 +218,7 @@ impl Port for Handle {
     }
 
     fn put_files(&self, files: &[BulkFile]) -> Result<BulkResult> {
-        let _its_sets_stay = self.sessions.fs.leases.naming();
+        let _its_sets_stay = self.sessions.leases().naming();
         self.still_lives()?;
         files.iter().try_for_each(|file| self.may_name(&file.extents).and_then(|()| self.may_make(file)))?;
         // No idempotency key is needed: a file that exists under its number is not created again.

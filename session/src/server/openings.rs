@@ -2,14 +2,10 @@
 //! earlier opening learns from it which of its transactions are lost. What the machine of a server
 //! is does not matter.
 
+use crate::port::Opening;
 use meta::Seq;
-use meta::port::Opening;
 use serde::{Deserialize, Serialize};
 
-/// The setting with the openings.
-pub(crate) const OPENINGS: &str = "history of openings";
-/// The setting with the number of the last opening that ended with everything durable.
-pub(crate) const CLOSED: &str = "closed opening";
 /// The most openings that are remembered. A client that knows an older one may have lost all that
 /// it did not sync.
 const MAX_OPENINGS: usize = 256;

@@ -3,16 +3,11 @@
 //! certificate. The server stores no secrets: a restarted server has the same key, and so can check
 //! which numbers were given out, and to which clients.
 
-use meta::port::Opening;
+use crate::port::Opening;
 use std::io;
 
 /// Proves that a session belongs to a client.
 pub type Secret = [u8; 16];
-
-/// The setting of the volume with the key that signs session numbers.
-pub(crate) const KEY: &str = "session key";
-/// The setting with the sets of each session: after a crash, a session gets back only its own sets.
-pub(crate) const SETS: &str = "sets of sessions";
 
 /// Creates a new key.
 ///
@@ -40,7 +35,7 @@ fn random<const N: usize>() -> io::Result<[u8; N]> {
 }
 
 /// The secret of a session.
-pub(super) fn secret(key: &[u8; 32], session: u64, peer: &str) -> Secret {
+pub(crate) fn secret(key: &[u8; 32], session: u64, peer: &str) -> Secret {
     let mut hasher = blake3::Hasher::new_keyed(key);
     hasher.update(&session.to_le_bytes()).update(peer.as_bytes());
     let mut secret = Secret::default();
@@ -67,9 +62,9 @@ fn same(a: &Secret, b: &Secret) -> bool {
 /// A client that proved that the session is its own, or that has none yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    pub(super) session: Option<u64>,
+    pub(crate) session: Option<u64>,
     /// The name in its certificate; empty without certificates.
-    pub(super) peer: String,
+    pub(crate) peer: String,
 }
 
 impl Caller {
@@ -79,7 +74,7 @@ impl Caller {
     }
 
     /// A client on the network; None when the session is not its own.
-    pub(super) fn verified(
+    pub(crate) fn verified(
         key: &[u8; 32],
         session: u64,
         shown: &Secret,

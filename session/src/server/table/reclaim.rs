@@ -3,7 +3,7 @@
 
 use super::removals::MAX_KEPT_FILES;
 use super::{Client, MAX_FILES, MAX_MEMBER_FILES, MIN_SESSION_FILES, Owed, Table};
-use meta::port::Held;
+use crate::port::Held;
 use meta::{Error, Result};
 use std::time::Instant;
 

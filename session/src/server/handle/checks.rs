@@ -1,13 +1,14 @@
 //! What a client sends is not believed: which files and stripes its requests may name.
 
 use super::Handle;
+use crate::server::Volume;
 use meta::{BulkFile, Error, Result};
 use plan::{Extent, ExtentPlace, Span};
 
-impl Handle {
+impl<V: Volume> Handle<V> {
     /// Refuses to change content for a session that has ended. Call it while no session can end.
     pub(super) fn still_lives(&self) -> Result<()> {
-        if self.sessions.fs.leases.table().has(self.session) {
+        if self.sessions.leases().table().has(self.session) {
             return Ok(());
         }
         Err(Error::Unavailable("the session ended before this was done".into()))
@@ -16,7 +17,7 @@ impl Handle {
     /// Refuses to change files that others use without what this session has not committed of them.
     /// Call it while nothing can be superseded.
     pub(super) fn is_not_superseded(&self, inos: &[u64]) -> Result<()> {
-        let table = self.sessions.fs.leases.table();
+        let table = self.sessions.leases().table();
         let superseded: Vec<u64> = inos.iter().copied().filter(|ino| table.is_superseded(self.session, *ino)).collect();
         if superseded.is_empty() { Ok(()) } else { Err(Error::Superseded(superseded)) }
     }
@@ -26,7 +27,7 @@ impl Handle {
     pub(super) fn may_name<'a>(&self, extents: impl IntoIterator<Item = &'a Extent>) -> Result<()> {
         for extent in extents {
             let ExtentPlace::Stripe(span) = extent.place else { continue };
-            if self.sessions.fs.leases.table().holds(self.session, span.set) {
+            if self.sessions.leases().table().holds(self.session, span.set) {
                 self.fits(&span, extent.length)?;
                 continue;
             }
@@ -41,9 +42,7 @@ impl Handle {
             };
             // The set may have been written with an earlier code of the volume.
             let set = self.meta()?.set(span.set)?;
-            let layout = self.sessions.fs.store.layout_of(span.set, &set);
-            let code = layout.map_err(|why| Error::Corrupt(why.to_string()))?.code;
-            let data = u64::from(named.block) * code.shape().k as u64;
+            let data = u64::from(named.block) * self.sessions.volume.data_blocks(span.set, &set)? as u64;
             if u64::from(span.start).saturating_add(extent.length) > data {
                 return Err(Error::Invalid("bytes that are not in their stripe".into()));
             }
@@ -68,13 +67,11 @@ impl Handle {
 
     /// Refuses a stripe that cannot be in a chunk set, and bytes that cannot be in the stripe.
     fn fits(&self, span: &Span, length: u64) -> Result<()> {
-        let options = &self.sessions.fs.store.options;
-        let data = u64::from(span.block).saturating_mul(options.code.shape().k as u64);
-        // No more than a writer puts into one stripe, so that it can be moved into another.
-        let data = data.min(self.sessions.fs.store.full_stripe() as u64);
-        let end = volume::record_range(span.record, span.block).end;
-        let starts = u64::from(span.record) >= volume::format::CHUNK_HEADER_BYTES as u64;
-        if starts && end <= u64::from(options.chunk_bytes) && u64::from(span.start).saturating_add(length) <= data {
+        let limits = self.sessions.volume.limits();
+        let data = u64::from(span.block).saturating_mul(limits.data_blocks as u64).min(limits.stripe_bytes as u64);
+        let end = ::volume::record_range(span.record, span.block).end;
+        let starts = u64::from(span.record) >= ::volume::format::CHUNK_HEADER_BYTES as u64;
+        if starts && end <= u64::from(limits.chunk_bytes) && u64::from(span.start).saturating_add(length) <= data {
             return Ok(());
         }
         Err(Error::Invalid("a stripe that is in no chunk set, or bytes that are not in it".into()))

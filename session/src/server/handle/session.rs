@@ -1,15 +1,15 @@
 //! The operations of a session: its life, its chunk sets, open files, append reservations and
 //! locks.
 
-use super::{Handle, to_meta_error};
-use crate::data::sets::Placed;
-use crate::server::caller;
+use super::Handle;
+use crate::caller;
+use crate::port::{Entered, Entry, FileLock, Heartbeat, Held, Session, VERSION, Welcome};
+use crate::server::Volume;
 use crate::server::table::files::Whose;
-use meta::port::{Entered, Entry, FileLock, Heartbeat, Held, Session, VERSION, Welcome};
+use ::volume::{lock, unpoisoned};
 use meta::{Attributes, Error, Result, Seq, SetRecord};
 use plan::TargetId;
 use std::time::{Duration, Instant};
-use volume::{lock, unpoisoned};
 
 /// The most sets that one request gets.
 const MAX_SETS_PER_REQUEST: u32 = 16;
@@ -23,11 +23,11 @@ const MAX_NAME_BYTES: usize = 255;
 /// The longest append, in bytes.
 const MAX_APPEND_BYTES: u64 = 4 << 30;
 
-impl Handle {
+impl<V: Volume> Handle<V> {
     /// Begins a session or reclaims one; see [`Session`]. With `tells`, the client is admitted when
     /// it has told what it has.
     fn let_enter(&self, entry: &Entry, tells: bool) -> Result<Welcome> {
-        let fs = &self.sessions.fs;
+        let volume = &self.sessions.volume;
         let session = entry.session;
         if entry.name.len() > MAX_NAME_BYTES {
             return Err(Error::NameTooLong);
@@ -36,14 +36,14 @@ impl Handle {
             return Err(Error::Unavailable("the session belongs to another client".into()));
         }
         // The sets of other sessions were given up.
-        let own = session.map_or_else(|| Ok(Vec::new()), |session| self.sessions.owned(session, entry.sets.clone()));
-        let own = own.map_err(to_meta_error)?;
+        let own = session.map_or_else(|| Ok(Vec::new()), |session| self.sessions.owned(session, entry.sets.clone()))?;
         let (session, fresh, kept, lapsed) = {
-            let mut table = fs.leases.table();
+            let mut table = volume.leases().table();
             // An ended session stays ended: work that its client began in it is not accepted in
             // another session.
-            let lives =
-                |number: u64| table.has(number) || fs.leases.is_in_grace() && lock(&fs.leases.before).contains(&number);
+            let lives = |number: u64| {
+                table.has(number) || volume.leases().is_in_grace() && lock(&volume.leases().before).contains(&number)
+            };
             let lapsed = session.is_some_and(|number| table.was_given_out(number) && !lives(number));
             if session.is_none_or(|_| lapsed) && !table.admits(&self.peer) {
                 return Err(Error::Unavailable(format!(
@@ -59,12 +59,12 @@ impl Handle {
             // Hold the sets at once: other requests of the client may arrive before its next
             // message. Do not hold sets that were given up because the client had not reclaimed
             // them in time.
-            if fs.leases.is_in_grace() && !lapsed {
+            if volume.leases().is_in_grace() && !lapsed {
                 table.hold(session, own);
             }
             (session, fresh, table.sets(session), lapsed)
         };
-        fs.leases.changed.notify_all();
+        volume.leases().changed.notify_all();
         self.grant_held(session);
         lock(&self.sessions.recalls).insert(session, self.recall.clone());
         if fresh {
@@ -72,12 +72,12 @@ impl Handle {
         }
         Ok(Welcome {
             session,
-            secret: caller::secret(&lock(&fs.leases.key), session, &self.peer),
+            secret: caller::secret(&lock(&volume.leases().key), session, &self.peer),
             fresh,
             lapsed,
-            label: fs.volume.label().to_json(),
-            first_stripe: crate::volume::opened::first_stripe_of(session),
-            start: lock(&fs.leases.openings).lossy(),
+            label: volume.label(),
+            first_stripe: volume.first_stripe(session),
+            start: lock(&volume.leases().openings).lossy(),
             lease_ms: u32::try_from(self.sessions.lease.as_millis()).unwrap_or(u32::MAX),
             kept,
         })
@@ -85,7 +85,7 @@ impl Handle {
 
     /// The session holds exactly these locks. Returns those that others are in the way of.
     fn lock_exactly(&self, wanted: Vec<(u64, FileLock)>) -> Vec<(u64, FileLock)> {
-        let mut locks = lock(&self.sessions.fs.leases.locks);
+        let mut locks = lock(&self.sessions.leases().locks);
         locks.end(self.session);
         let mut refused = Vec::new();
         for (ino, wanted) in wanted {
@@ -97,7 +97,7 @@ impl Handle {
     }
 }
 
-impl Session for Handle {
+impl<V: Volume> Session for Handle<V> {
     fn begin(&self, session: Option<u64>, name: String, sets: Vec<u64>) -> Result<Welcome> {
         let entry = Entry { session, name, sets, alone: true, ..Entry::default() };
         self.let_enter(&entry, false)
@@ -113,13 +113,13 @@ impl Session for Handle {
             return Err(Error::Invalid(why.into()));
         }
         let welcome = self.let_enter(entry, entry.session.is_some())?;
-        self.sessions.fs.leases.table().can_drop(welcome.session);
-        let openings = lock(&self.sessions.fs.leases.openings);
+        self.sessions.leases().table().can_drop(welcome.session);
+        let openings = lock(&self.sessions.leases().openings);
         Ok(Entered { welcome, opening: openings.current(), recovered: openings.recovered(&entry.opening) })
     }
 
     fn reclaim(&self, part: u32, last: bool, held: &Held) -> Result<Vec<(u64, FileLock)>> {
-        let leases = &self.sessions.fs.leases;
+        let leases = self.sessions.leases();
         let Some(held) = leases.table().collect(self.session, part, last, held)? else { return Ok(Vec::new()) };
         leases.table().reclaim(self.session, &held);
         let refused = self.lock_exactly(held.locks);
@@ -132,16 +132,16 @@ impl Session for Handle {
     }
 
     fn heartbeat(&self) -> Result<Heartbeat> {
-        let fs = &self.sessions.fs;
+        let volume = &self.sessions.volume;
         // The connection on which the session began may be closed.
         lock(&self.sessions.recalls).insert(self.session, self.recall.clone());
         self.grant_held(self.session);
         let (others, removed) = {
-            let mut table = fs.leases.table();
+            let mut table = volume.leases().table();
             (table.tell_of_others(self.session, Instant::now()) as u32, table.last_removal())
         };
-        let (total, free) = fs.space.now();
-        Ok(Heartbeat { total, free, generation: fs.volume.label().generation, others, removed })
+        let (total, free) = volume.space();
+        Ok(Heartbeat { total, free, generation: volume.generation(), others, removed })
     }
 
     fn end(&self) -> Result<()> {
@@ -150,45 +150,44 @@ impl Session for Handle {
     }
 
     fn new_sets(&self, count: u32, avoid: &[TargetId], known: &[u64]) -> Result<Vec<(u64, SetRecord)>> {
-        let fs = &self.sessions.fs;
-        let mut unknown = fs.leases.table().sets(self.session);
+        let volume = &self.sessions.volume;
+        let mut unknown = volume.leases().table().sets(self.session);
         unknown.retain(|set| !known.contains(set));
         self.release_sets(&unknown)?;
-        let placed = Placed(fs.engine().map_err(to_meta_error)?.meta.clone());
         let mut new = Vec::new();
         for _ in 0..count.clamp(1, MAX_SETS_PER_REQUEST) {
-            if !fs.leases.table().may_hold_more(self.session) {
+            if !volume.leases().table().may_hold_more(self.session) {
                 if new.is_empty() {
                     return Err(Error::Unavailable("this client, or its member, has too many chunk sets".into()));
                 }
                 break;
             }
-            match placed.place(&fs.store, avoid, |set| fs.leases.table().hold(self.session, [set])) {
+            match volume.place_set(avoid, &|set| volume.leases().table().hold(self.session, [set])) {
                 Ok(set) => new.push(set),
-                Err(error) if new.is_empty() => return Err(to_meta_error(error)),
+                Err(error) if new.is_empty() => return Err(error),
                 Err(_) => break,
             }
         }
         // A client writes to the sets for a long time. The sets and their owner must survive a
         // crash.
-        self.sessions.note_sets().map_err(to_meta_error)?;
+        self.sessions.note_sets()?;
         self.meta()?.sync(Seq::MAX)?;
         self.grant(new.iter().map(|(set, _)| *set), true);
         Ok(new)
     }
 
     fn release_sets(&self, sets: &[u64]) -> Result<()> {
-        let released = self.sessions.fs.leases.table().release(self.session, sets);
+        let released = self.sessions.leases().table().release(self.session, sets);
         if !released.is_empty() {
             // Before anything in them is freed: after a crash the session does not get them back.
-            self.sessions.note_sets().map_err(to_meta_error)?;
+            self.sessions.note_sets()?;
         }
-        self.sessions.take_back(&released).map_err(to_meta_error)
+        self.sessions.take_back(&released)
     }
 
     fn open(&self, ino: u64, writes: u64) -> Result<Attributes> {
         // Count first: a removal or an append in between then sees that the file is open.
-        self.sessions.fs.leases.table().open(self.session, ino, writes);
+        self.sessions.leases().table().open(self.session, ino, writes);
         self.wait_for_others();
         self.sessions.await_commits(self.session, ino, Whose::All, writes > 0);
         let found = self.meta()?.attributes(ino);
@@ -199,30 +198,30 @@ impl Session for Handle {
     }
 
     fn close(&self, ino: u64, wrote: u64) -> Result<()> {
-        if self.sessions.fs.leases.table().close(self.session, ino, wrote) {
+        if self.sessions.leases().table().close(self.session, ino, wrote) {
             self.sessions.closed(ino);
         }
         Ok(())
     }
 
     fn clean(&self, files: &[(u64, u64)]) -> Result<()> {
-        self.sessions.fs.leases.table().clean(self.session, files);
-        self.sessions.fs.leases.changed.notify_all();
+        self.sessions.leases().table().clean(self.session, files);
+        self.sessions.leases().changed.notify_all();
         Ok(())
     }
 
     fn recalled(&self, ino: u64, number: u64, question: u64) -> Result<()> {
-        self.sessions.fs.leases.table().answer(self.session, ino, question);
+        self.sessions.leases().table().answer(self.session, ino, question);
         self.clean(&[(ino, number)])
     }
 
     fn reclaim_open(&self, ino: u64, writes: u64) -> Result<()> {
-        self.sessions.fs.leases.table().open(self.session, ino, writes);
+        self.sessions.leases().table().open(self.session, ino, writes);
         Ok(())
     }
 
     fn reclaim_append(&self, ino: u64, end: u64) -> Result<()> {
-        self.sessions.fs.leases.table().reserve(ino, end, 0).map(drop).ok_or(Error::TooLarge)
+        self.sessions.leases().table().reserve(ino, end, 0).map(drop).ok_or(Error::TooLarge)
     }
 
     fn reserve_append(&self, ino: u64, length: u64) -> Result<u64> {
@@ -231,7 +230,7 @@ impl Session for Handle {
         }
         // Clients from before a restart may have reservations that this server does not know yet.
         self.wait_for_grace_end();
-        let leases = &self.sessions.fs.leases;
+        let leases = self.sessions.leases();
         loop {
             let cuts = leases.table().cuts();
             let size = self.meta()?.attributes(ino)?.size;
@@ -247,7 +246,7 @@ impl Session for Handle {
     }
 
     fn lock(&self, ino: u64, wanted: FileLock, wait: bool) -> Result<bool> {
-        let leases = &self.sessions.fs.leases;
+        let leases = self.sessions.leases();
         // Clients from before a restart may have locks that this server does not know yet. A client
         // that is reclaiming its own is not delayed.
         if !lock(&leases.before).contains(&self.session) {
@@ -282,32 +281,32 @@ impl Session for Handle {
         if first > last {
             return Err(Error::Invalid("a range that ends before it begins".into()));
         }
-        let mut locks = lock(&self.sessions.fs.leases.locks);
+        let mut locks = lock(&self.sessions.leases().locks);
         let (owner, range) = ((self.session, owner), first..=last);
         if locks.held(self.session) >= MAX_LOCKS && locks.splits(ino, owner, &range) {
             return Err(Error::TooManyLocks);
         }
         locks.unlock(ino, owner, &range);
         drop(locks);
-        self.sessions.fs.leases.unlocked.notify_all();
+        self.sessions.leases().unlocked.notify_all();
         Ok(())
     }
 
     fn unlock_owing(&self, ino: u64, owner: u64, first: u64, last: u64, number: u64) -> Result<()> {
-        self.sessions.fs.leases.table().owe(self.session, ino, number);
+        self.sessions.leases().table().owe(self.session, ino, number);
         self.unlock(ino, owner, first, last)
     }
 
     fn dropped(&self, files: &[u64]) -> Result<()> {
-        let any = self.sessions.fs.leases.table().dropped(self.session, files);
+        let any = self.sessions.leases().table().dropped(self.session, files);
         if any && let Err(error) = self.sessions.note_superseded(false) {
-            self.sessions.fs.volume.warn(&format!("cannot note that nothing is superseded any more: {error}"));
+            self.sessions.volume.warn(&format!("cannot note that nothing is superseded any more: {error}"));
         }
         Ok(())
     }
 
     fn conflicting_lock(&self, ino: u64, wanted: FileLock) -> Result<Option<FileLock>> {
-        let locks = lock(&self.sessions.fs.leases.locks);
+        let locks = lock(&self.sessions.leases().locks);
         Ok(locks.conflict(ino, &self.own_lock(&wanted)).map(|found| FileLock {
             owner: found.owner.1,
             first: *found.range.start(),
@@ -323,13 +322,13 @@ impl Session for Handle {
     }
 
     fn reclaim_complete(&self) -> Result<()> {
-        self.sessions.fs.leases.table().complete_reclaim(self.session);
-        lock(&self.sessions.fs.leases.before).remove(&self.session);
+        self.sessions.leases().table().complete_reclaim(self.session);
+        lock(&self.sessions.leases().before).remove(&self.session);
         Ok(())
     }
 
     fn label(&self) -> Result<String> {
         self.grant_held(self.session);
-        Ok(self.sessions.fs.volume.label().to_json())
+        Ok(self.sessions.volume.label())
     }
 }

@@ -1,8 +1,7 @@
 //! Files that lost their last name. They stay as long as the kernel of some client knows them,
 //! because it may still open them.
 
-use super::{Leases, Sessions};
-use crate::FileSystem;
+use super::{Leases, Sessions, Volume};
 
 impl Leases {
     /// A file lost its last name and is not open.
@@ -14,34 +13,35 @@ impl Leases {
     pub fn is_open(&self, ino: u64) -> bool {
         self.table().is_open(ino)
     }
-}
 
-impl FileSystem {
-    /// Passes removed files that no client keeps to the collector.
-    pub(crate) fn let_go_after_grace(&self) {
+    /// Takes the removed files that no client keeps.
+    pub fn take_settled(&self) -> Vec<u64> {
         // In the grace period, sessions may keep files that they have not reclaimed yet.
-        if !self.leases.is_in_grace() {
-            let settled = self.leases.table().take_settled();
-            settled.into_iter().for_each(|ino| self.collector.add_orphan(ino));
-        }
+        if self.is_in_grace() { Vec::new() } else { self.table().take_settled() }
     }
 }
 
-impl Sessions {
+impl<V: Volume> Sessions<V> {
+    /// Passes removed files that no client keeps to the volume.
+    pub(super) fn let_go(&self) {
+        self.leases().take_settled().into_iter().for_each(|ino| self.volume.remove_orphan(ino));
+    }
+
     /// Records the removals that a session has processed. Returns the next ones, with the number of
     /// the last.
     pub(super) fn note(&self, session: u64, noted: u64, kept: &[u64], forgotten: &[u64]) -> (u64, Vec<u64>) {
-        let (last, next, given_up) = self.fs.leases.table().note(session, noted, kept, forgotten);
+        let (last, next, given_up) = self.leases().table().note(session, noted, kept, forgotten);
         given_up.into_iter().for_each(|ino| self.closed(ino));
-        self.fs.let_go_after_grace();
+        self.let_go();
         (last, next)
     }
 
     /// No client has the file open any more. A file without a name is removed, unless a kernel
     /// knows it.
     pub(super) fn closed(&self, ino: u64) {
-        if self.fs.meta.attributes(ino).is_ok_and(|attributes| attributes.links == 0) {
-            self.fs.leases.set_aside(ino);
+        let found = self.volume.meta().and_then(|meta| meta.attributes(ino));
+        if found.is_ok_and(|attributes| attributes.links == 0) {
+            self.leases().set_aside(ino);
         }
     }
 }

@@ -9,8 +9,8 @@ mod superseded;
 #[cfg(test)]
 mod tests;
 
-use crate::session::{EXCLUSIVE_LEASE, KERNEL_VALID_FOR};
-use meta::port::Held;
+use crate::port::Held;
+use crate::{EXCLUSIVE_LEASE, KERNEL_VALID_FOR};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 

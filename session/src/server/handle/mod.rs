@@ -5,24 +5,24 @@ mod cutting;
 mod port;
 mod session;
 
-use super::{Grant, Recall, Request, Sessions};
+use super::{Grant, Recall, Request, Sessions, Volume};
+use crate::locks::Lock;
+use crate::port::FileLock;
 use crate::server::table::files::Whose;
-use crate::session::locks::Lock;
-use meta::port::FileLock;
+use ::volume::{lock, unpoisoned};
 use meta::{Attributes, ContentEdit, DeadStripe, Error, FileKind, IdempotencyKey, Meta, Removed, Result, Seq};
 use plan::{Extent, ExtentPlace};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use volume::{lock, unpoisoned};
 
 /// How often to check whether all clients from before a restart have reconnected.
 const GRACE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The session of a client and the connection to it.
-pub(super) struct Handle {
-    pub sessions: Arc<Sessions>,
+pub(super) struct Handle<V> {
+    pub sessions: Arc<Sessions<V>>,
     pub session: u64,
     /// The name in the client's certificate.
     pub peer: String,
@@ -35,21 +35,12 @@ pub(super) struct Handle {
 /// The most grants in one answer. A client does not read more sets at a time.
 const MAX_GRANTS: usize = 256;
 
-/// The error that a client gets for an error of the file system.
-fn to_meta_error(error: crate::Error) -> Error {
-    match error {
-        crate::Error::Meta(error) => error,
-        crate::Error::Volume(volume::Error::NoSpace(_)) => Error::NoSpace,
-        other => Error::Unavailable(other.to_string()),
-    }
-}
-
 /// The extents that an edit names.
 fn extents_of(edit: &ContentEdit) -> impl Iterator<Item = &Extent> {
     edit.ranges.iter().flat_map(|(_, extents)| extents)
 }
 
-impl Handle {
+impl<V: Volume> Handle<V> {
     /// The permissions on chunk sets that the answer grants.
     pub fn granted(self) -> Vec<Grant> {
         unpoisoned(self.granted.into_inner()).into_iter().take(MAX_GRANTS).collect()
@@ -70,8 +61,8 @@ impl Handle {
 
     /// Grants writing to the sets of the session, and probing targets.
     fn grant_held(&self, session: u64) {
-        self.grant([crate::PROBE_SET], true);
-        self.grant(self.sessions.fs.leases.table().sets(session), true);
+        self.grant([V::PROBE_SET], true);
+        self.grant(self.sessions.leases().table().sets(session), true);
     }
 
     fn own_lock(&self, wanted: &FileLock) -> Lock {
@@ -80,11 +71,11 @@ impl Handle {
     }
 
     fn meta(&self) -> Result<&Meta> {
-        Ok(&self.sessions.fs.engine().map_err(to_meta_error)?.meta)
+        self.sessions.volume.meta()
     }
 
     fn wait_for_grace_end(&self) {
-        while self.sessions.fs.leases.is_in_grace() {
+        while self.sessions.leases().is_in_grace() {
             std::thread::sleep(GRACE_POLL_INTERVAL);
         }
     }
@@ -92,7 +83,7 @@ impl Handle {
     /// Waits until all other clients from before a restart are back: until then the server does not
     /// know what they have not committed. It waits no longer than for a connected client.
     fn wait_for_others(&self) {
-        let (leases, end) = (&self.sessions.fs.leases, self.sessions.waits_for_clients_until());
+        let (leases, end) = (self.sessions.leases(), self.sessions.waits_for_clients_until());
         let away = || leases.is_in_grace() && lock(&leases.before).iter().any(|session| *session != self.session);
         while away() && Instant::now() < end {
             std::thread::sleep(GRACE_POLL_INTERVAL);
@@ -100,17 +91,17 @@ impl Handle {
     }
 
     fn is_open(&self, ino: u64) -> bool {
-        self.sessions.fs.leases.is_open(ino)
+        self.sessions.leases().is_open(ino)
     }
 
     /// Whether a file that loses its last name may still be needed: it is open, or the kernels of
     /// other clients may know it. In the grace period, clients that have not reconnected may have
     /// it open, too.
     fn is_needed(&self, ino: u64) -> bool {
-        if self.sessions.fs.leases.is_in_grace() {
+        if self.sessions.leases().is_in_grace() {
             return true;
         }
-        let table = self.sessions.fs.leases.table();
+        let table = self.sessions.leases().table();
         table.count() > 1 || table.is_open(ino)
     }
 
@@ -130,14 +121,14 @@ impl Handle {
 
     /// Passes stripes that a transaction freed to the collector.
     fn freed(&self, dead: Vec<DeadStripe>, seq: Seq) {
-        self.sessions.fs.collector.add(dead, seq);
+        self.sessions.volume.freed(dead, seq);
     }
 
     /// Handles a removed name on the server, so that the client has nothing left to do.
     fn removed(&self, mut removed: Removed) -> Removed {
         self.freed(std::mem::take(&mut removed.dead), removed.seq);
         if removed.orphan && !self.is_open(removed.ino) {
-            self.sessions.fs.leases.set_aside(removed.ino);
+            self.sessions.leases().set_aside(removed.ino);
         }
         removed
     }
@@ -145,7 +136,7 @@ impl Handle {
     /// The attributes, with what other clients wrote before they closed the file.
     fn with_closed_writes(&self, attributes: Attributes) -> Result<Attributes> {
         let others = attributes.kind == FileKind::File
-            && !self.sessions.fs.leases.table().writers(self.session, attributes.ino, Whose::Closed).is_empty();
+            && !self.sessions.leases().table().writers(self.session, attributes.ino, Whose::Closed).is_empty();
         if !others {
             return Ok(attributes);
         }
@@ -157,17 +148,6 @@ impl Handle {
         }
     }
 
-    /// Changes content under the content locks: the server itself moves stripes, too.
-    fn changing<T>(&self, inos: &[u64], change: impl FnOnce() -> Result<T>) -> Result<T> {
-        let table = &self.sessions.fs.table;
-        let mut inos = inos.to_vec();
-        inos.sort_unstable();
-        inos.dedup();
-        let files: Vec<_> = inos.iter().map(|&ino| table.enter(ino)).collect();
-        let _one_at_a_time: Vec<_> = files.iter().map(|file| file.content()).collect();
-        change()
-    }
-
     /// Updates accounts after a change of content.
     fn follow(&self, ino: u64, edit: &ContentEdit) {
         let mut inline = 0;
@@ -177,7 +157,7 @@ impl Handle {
             }
         }
         if inline > 0 {
-            self.sessions.fs.inline.add(ino, inline);
+            self.sessions.volume.added_inline(ino, inline);
         }
     }
 }

@@ -1,7 +1,7 @@
 use super::files::Whose;
 use super::removals::{MAX_KEPT_FILES, MAX_REMOVED_FILES};
 use super::*;
-use crate::session::REMOVED_AT_A_TIME;
+use crate::REMOVED_AT_A_TIME;
 
 const LEASE: Duration = Duration::from_secs(30);
 

@@ -2,23 +2,22 @@
 //! on. What a client closed or unlocked it owes to those. If it does not commit it in time, that is
 //! superseded: it must not get into the volume later, over what others wrote since.
 
-use super::{RECALL_TIMEOUT, Sessions};
-use crate::Result;
+use super::leases::SUPERSEDED;
+use super::{RECALL_TIMEOUT, Sessions, Volume};
 use crate::server::table::files::Whose;
 use crate::server::table::{OpenQuestion, Table};
+use ::volume::{lock, unpoisoned};
+use meta::Result;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
-use volume::{lock, unpoisoned};
 
 /// How often the recall is repeated: a message may be lost with its connection.
 const REPEAT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The setting with what is superseded: sessions and files.
-pub(crate) const SUPERSEDED: &str = "superseded files";
-/// The most entries of it. Only so many survive a restart.
+/// The most superseded files that are noted. Only so many survive a restart.
 const MAX_NOTES: usize = 1024;
 
-impl Sessions {
+impl<V: Volume> Sessions<V> {
     /// Has other clients commit what they wrote to a file, and waits for that. Does not wait for a
     /// client longer than its lease.
     pub(super) fn recall(&self, session: u64, ino: u64, whose: Whose) {
@@ -28,13 +27,13 @@ impl Sessions {
 
     /// The questions are done with.
     fn asked(&self, ino: u64, asked: &[OpenQuestion]) {
-        let mut table = self.fs.leases.table();
+        let mut table = self.leases().table();
         asked.iter().for_each(|question| table.asked(ino, question));
     }
 
     /// Asks other clients to commit, and waits for the answers. Returns the questions.
     fn ask(&self, session: u64, ino: u64, whose: Whose) -> Vec<OpenQuestion> {
-        let leases = &self.fs.leases;
+        let leases = self.leases();
         let mut table = leases.table();
         let writers = table.writers(session, ino, whose);
         let asked: Vec<OpenQuestion> = writers.into_iter().map(|writer| table.ask(writer, ino)).collect();
@@ -71,7 +70,7 @@ impl Sessions {
     /// The same for a client that opens or locks the file, to change it or only to read it. Where
     /// that matters to it, nothing that others owe of the file gets into the volume afterwards.
     pub(super) fn await_commits(&self, session: u64, ino: u64, whose: Whose, changes: bool) {
-        let leases = &self.fs.leases;
+        let leases = self.leases();
         let asked = self.ask(session, ino, whose);
         let owes = |table: &Table| !table.owing(&asked, ino, changes).is_empty();
         let superseded = if owes(&leases.table()) {
@@ -93,7 +92,7 @@ impl Sessions {
         });
         // Before the other client goes on.
         if let Err(error) = self.note_superseded(true) {
-            self.fs.volume.warn(&format!("cannot note whose content of inode {ino} is superseded: {error}"));
+            self.volume.warn(&format!("cannot note whose content of inode {ino} is superseded: {error}"));
         }
     }
 
@@ -102,21 +101,21 @@ impl Sessions {
         if sessions.is_empty() {
             return;
         }
-        let names = self.fs.leases.table().names();
+        let names = self.leases().table().names();
         for (_, name) in names.iter().filter(|(session, _)| sessions.contains(session)) {
-            self.fs.volume.warn(&warning(name));
+            self.volume.warn(&warning(name));
         }
     }
 
     /// Stores what is superseded; with `durable`, waits until it survives a crash.
     pub(super) fn note_superseded(&self, durable: bool) -> Result<()> {
-        let engine = self.fs.engine()?;
+        let meta = self.volume.meta()?;
         let seq = {
-            let _one_at_a_time = lock(&self.fs.leases.noting);
+            let _one_at_a_time = lock(&self.leases().noting);
             let all: BTreeSet<(u64, u64)> =
-                self.fs.leases.table().all_superseded().iter().copied().take(MAX_NOTES).collect();
-            engine.meta.put_setting(SUPERSEDED, &all)?
+                self.leases().table().all_superseded().iter().copied().take(MAX_NOTES).collect();
+            meta.put_setting(SUPERSEDED, &all)?
         };
-        if durable { Ok(engine.meta.sync(seq)?) } else { Ok(()) }
+        if durable { meta.sync(seq) } else { Ok(()) }
     }
 }

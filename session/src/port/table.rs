@@ -26,14 +26,16 @@ macro_rules! operations {
     ($(#[$about:meta])* $trait:ident, $answer:ident, $names:ident;
      $($number:literal $name:ident($($argument:ident: $owned:ty $(as $borrowed:ty)?),*) -> $result:ty;)*) => {
         $(#[$about])*
-        #[allow(missing_docs, clippy::missing_errors_doc, reason = "each is described at the function of the same name")]
+        #[allow(
+            missing_docs, clippy::missing_errors_doc, reason = "each is described at the function of the same name"
+        )]
         pub trait $trait: Send + Sync {
             $(fn $name(&self $(, $argument: asked!($owned $(, $borrowed)?))*) -> Result<$result>;)*
         }
 
         impl<C: Call> $trait for Remote<C> {
             $(fn $name(&self $(, $argument: asked!($owned $(, $borrowed)?))*) -> Result<$result> {
-                crate::ranked::assert_none_is_held();
+                meta::ranked::assert_none_is_held();
                 let answer = self.0.call($number, &encode(&($($argument,)*)))?;
                 decode_answer::<Result<$result>>(&answer)?
             })*
@@ -66,7 +68,8 @@ macro_rules! operations {
 
 /// Implements the trait for a type that has functions of these names and signatures.
 macro_rules! inherent {
-    ($type:ident, $trait:ident; $($number:literal $name:ident($($argument:ident: $owned:ty $(as $borrowed:ty)?),*) -> $result:ty;)*) => {
+    ($type:ident, $trait:ident;
+     $($number:literal $name:ident($($argument:ident: $owned:ty $(as $borrowed:ty)?),*) -> $result:ty;)*) => {
         impl $trait for $type {
             $(fn $name(&self $(, $argument: asked!($owned $(, $borrowed)?))*) -> Result<$result> {
                 $type::$name(self $(, $argument)*)

@@ -1,10 +1,9 @@
 //! Validates requests from other processes before they are carried out: the lengths, order and sums
-//! on which the rest of this crate relies. Permissions are checked behind the port. This module has
+//! on which `meta` relies. Permissions are checked behind the port. This module has
 //! no side effects.
 
-use crate::namespace::MAX_SIZE;
-use crate::port::{Entry, FileLock, Held};
-use crate::{AttributeChange, BulkFile, ContentEdit, Error, New, Rename, Resize, Result, SetTime, Time};
+use super::{Entry, FileLock, Held};
+use meta::{AttributeChange, BulkFile, ContentEdit, Error, MAX_SIZE, New, Rename, Resize, Result, SetTime, Time};
 use plan::{Extent, ExtentPlace, TargetId};
 use std::ops::Range;
 

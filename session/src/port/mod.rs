@@ -1,5 +1,5 @@
 //! The port to the names, attributes and extents of a volume. Behind it is this process's own
-//! [`Meta`] or a server.
+//! [`Meta`](meta::Meta) or a server.
 //!
 //! A table lists the operations. Macros generate from it the trait, the implementation that sends
 //! requests through a [`Call`] ([`Remote`]), and the function that answers them. A request is the
@@ -8,6 +8,7 @@
 //! are 16 bytes with what that took ([`Carried`]); clients that do not know them ignore them.
 
 mod bound;
+mod codec;
 mod sound;
 #[macro_use]
 mod table;
@@ -16,8 +17,9 @@ mod takeover;
 pub use bound::{answered_by, opening_of_answer, opening_of_work, session_of_work, within_opening, within_session};
 pub use takeover::{Entered, Entry, Held, Opening, VERSION};
 
-use crate::record::{decode, decode_answer, encode};
-use crate::{
+use crate::transport::Call;
+use codec::{decode, decode_answer, encode};
+use meta::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, Listed, Meta, New, Removed,
     Rename, Result, Seq, SetRecord, Time, Totals,
 };
@@ -26,15 +28,6 @@ use serde::{Deserialize, Serialize};
 use sound::Sound;
 use std::ops::Range;
 use volume::Carried;
-
-/// Sends a request and waits for its answer.
-pub trait Call: Send + Sync {
-    /// Sends an operation's number and its encoded arguments; returns the encoded result.
-    ///
-    /// # Errors
-    /// Returns an error when no answer arrives, or one that cannot be used.
-    fn call(&self, operation: u16, arguments: &[u8]) -> Result<Vec<u8>>;
-}
 
 /// The port's implementation over a [`Call`].
 pub struct Remote<C>(pub C);

@@ -6,22 +6,24 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 /// The owner of a lock: the session, and the owner's id in that client's kernel.
-pub(crate) type Owner = (u64, u64);
+pub type Owner = (u64, u64);
 
 /// A lock of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Lock {
+pub struct Lock {
+    /// Who holds it.
     pub owner: Owner,
     /// The first and the last byte.
     pub range: RangeInclusive<u64>,
     /// No other owner may hold a lock on any of these bytes.
     pub exclusive: bool,
+    /// The process id on the client.
     pub process: u32,
 }
 
 /// All locks, by file, and the number of locks of each session.
 #[derive(Debug, Default)]
-pub(crate) struct Locks {
+pub struct Locks {
     files: BTreeMap<u64, Vec<Lock>>,
     held: BTreeMap<u64, usize>,
 }

@@ -1,7 +1,7 @@
 //! Removed files, which are kept until no kernel of a client knows them.
 
 use super::{MAX_MEMBER_FILES, Table};
-use crate::session::REMOVED_AT_A_TIME;
+use crate::REMOVED_AT_A_TIME;
 
 /// The most removed files that are kept for clients that have not processed their removal yet. With
 /// more, the oldest are dropped.

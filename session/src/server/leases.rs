@@ -1,0 +1,184 @@
+//! The state of the sessions, as maintenance needs it, and what of it outlives this process:
+//! settings in the metadata.
+
+use super::openings::Openings;
+use super::table::Table;
+use crate::caller::{new_id, new_key};
+use crate::locks;
+use crate::port::Opening;
+use meta::{Error, Meta, Result, Seq};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use std::time::Duration;
+use volume::{lock, unpoisoned};
+
+/// The setting with the current sessions: after a crash only these may be reclaimed.
+pub(super) const SESSIONS: &str = "sessions";
+/// The setting with the sets of each session: after a crash, a session gets back only its own sets.
+pub(super) const SETS: &str = "sets of sessions";
+/// The setting with what is superseded: sessions and files.
+pub(super) const SUPERSEDED: &str = "superseded files";
+/// The setting with the number of the last opening that ended with everything durable.
+pub(super) const CLOSED: &str = "closed opening";
+/// The setting with the openings.
+const OPENINGS: &str = "history of openings";
+/// The setting of the volume with the key that signs session numbers.
+const KEY: &str = "session key";
+/// The session numbers that one opening of a volume can give out.
+const SESSIONS_PER_OPENING: u64 = 1 << 32;
+
+/// The sessions' state, as maintenance needs it: which client holds what.
+pub struct Leases {
+    pub(super) table: Mutex<Table>,
+    pub(super) changed: Condvar,
+    pub(super) locks: Mutex<locks::Locks>,
+    pub(super) unlocked: Condvar,
+    /// The grace period: sessions from before a restart may still be reclaimed, and nothing is
+    /// freed.
+    pub(super) in_grace: AtomicBool,
+    /// The sessions from before the restart that have neither ended nor completed their reclaim.
+    /// What other sessions had was given up before.
+    pub(super) before: Mutex<BTreeSet<u64>>,
+    /// The sets that those sessions had.
+    pub(super) owned: Mutex<BTreeMap<u64, BTreeSet<u64>>>,
+    /// The key that signs session numbers.
+    pub(super) key: Mutex<[u8; 32]>,
+    /// A transaction that names stripes of a session's sets holds it for reading, the end of a
+    /// session for writing: sets that were given up are not named afterwards.
+    pub(super) naming: RwLock<()>,
+    /// Held while the list of sessions is written.
+    pub(super) noting: Mutex<()>,
+    /// This opening of the volume, and those before.
+    pub(super) openings: Mutex<Openings>,
+}
+
+impl Default for Leases {
+    fn default() -> Self {
+        Self {
+            table: Mutex::new(Table::new(Duration::MAX, 1)),
+            changed: Condvar::new(),
+            locks: Mutex::default(),
+            unlocked: Condvar::new(),
+            in_grace: AtomicBool::new(false),
+            before: Mutex::default(),
+            owned: Mutex::default(),
+            key: Mutex::default(),
+            naming: RwLock::default(),
+            noting: Mutex::default(),
+            openings: Mutex::default(),
+        }
+    }
+}
+
+impl Leases {
+    /// Begins with a new opening of the volume after `opening` others, which found the transactions
+    /// up to `found`. If it `serves` clients, the sessions from before may be reclaimed, with the
+    /// sets that they had and what is superseded of their files.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read, or the system has no random bytes.
+    pub fn begin(&self, meta: &Meta, opening: u64, found: Seq, serves: bool) -> Result<Began> {
+        let known: BTreeSet<u64> = meta.setting(SESSIONS)?.unwrap_or_default();
+        let ended = !serves && !known.is_empty();
+        let before = if serves { known } else { BTreeSet::new() };
+        let mut owned: BTreeMap<u64, BTreeSet<u64>> = meta.setting(SETS)?.unwrap_or_default();
+        let mut openings: Openings = meta.setting(OPENINGS)?.unwrap_or_default();
+        let id = new_id().map_err(|why| Error::Invalid(why.to_string().into()))?;
+        let closed = meta.setting(CLOSED)?.unwrap_or(0);
+        openings.begin(Opening { number: opening + 1, id }, found, closed);
+        let mut superseded: BTreeSet<(u64, u64)> = meta.setting(SUPERSEDED)?.unwrap_or_default();
+        *lock(&self.openings) = openings.clone();
+        owned.retain(|session, _| before.contains(session));
+        *lock(&self.owned) = owned;
+        superseded.retain(|(session, _)| before.contains(session));
+        let mut table = Table::new(Duration::MAX, opening * SESSIONS_PER_OPENING + 1);
+        table.begin_superseded(superseded);
+        *self.table() = table;
+        self.in_grace.store(!before.is_empty(), Ordering::Relaxed);
+        *lock(&self.before) = before.clone();
+        Ok(Began { openings, before, ended })
+    }
+
+    /// Signs session numbers with the key that the volume keeps, or with a new one. Returns the
+    /// transaction that stored it, or `seq`.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read or written, or the system has no random bytes.
+    pub fn sign(&self, meta: &Meta, seq: Seq) -> Result<Seq> {
+        let (key, seq) = match meta.setting(KEY)? {
+            Some(key) => (key, seq),
+            None => {
+                let key = new_key().map_err(|why| Error::Invalid(why.to_string().into()))?;
+                (key, meta.put_setting(KEY, &key)?)
+            }
+        };
+        *lock(&self.key) = key;
+        Ok(seq)
+    }
+
+    /// This opening of the volume.
+    pub fn opening(&self) -> Opening {
+        lock(&self.openings).current()
+    }
+
+    /// Ends the grace period.
+    pub(super) fn end_grace(&self) {
+        // A thread that reclaims a session holds the table.
+        let mut table = self.table();
+        table.end_superseded();
+        self.in_grace.store(false, Ordering::Relaxed);
+        lock(&self.before).clear();
+        lock(&self.owned).clear();
+    }
+
+    /// Held while a transaction names stripes of a session's sets: no session ends meanwhile.
+    pub(super) fn naming(&self) -> RwLockReadGuard<'_, ()> {
+        unpoisoned(self.naming.read())
+    }
+
+    pub(super) fn table(&self) -> MutexGuard<'_, Table> {
+        lock(&self.table)
+    }
+
+    /// Whether a client may still write to a set or name it in a transaction.
+    pub fn is_held(&self, set: u64) -> bool {
+        self.is_in_grace() || self.table().is_held(set)
+    }
+
+    /// Whether the server does not know yet what clients hold.
+    pub fn is_in_grace(&self) -> bool {
+        self.in_grace.load(Ordering::Relaxed)
+    }
+}
+
+/// What an opening of the volume found of the sessions before it.
+pub struct Began {
+    openings: Openings,
+    before: BTreeSet<u64>,
+    ended: bool,
+}
+
+impl Began {
+    /// Notes the opening in the metadata, for those after it.
+    ///
+    /// # Errors
+    /// When the metadata cannot be written.
+    pub fn note(&self, meta: &Meta) -> Result<()> {
+        meta.put_setting(OPENINGS, &self.openings).map(drop)
+    }
+
+    /// Ends the sessions from before that may not be reclaimed. What their clients did not commit
+    /// is lost.
+    ///
+    /// # Errors
+    /// When the metadata cannot be written.
+    pub fn end_others(&self, meta: &Meta) -> Result<()> {
+        if self.ended {
+            let seq = meta.put_setting(SESSIONS, &self.before)?;
+            meta.sync(seq)?;
+        }
+        // Only these sessions can retry a request: drop the idempotency keys of all others.
+        meta.forget_requests(&self.before)
+    }
+}
