@@ -1,19 +1,21 @@
 //! The engine itself: commits and reads.
 
-use super::claims::{self, claim, give_back};
+use super::claim::claims::{self, claim, give_back};
+use super::claim::lease;
 use super::files::Files;
 use super::frame::{Epoch, Origin, take_edit};
 use super::guard::guarded;
-use super::inventory::{Owner, ask, take, take_all};
-use super::lineage::Lineage;
 use super::local_wal::{self, LocalWal};
+use super::mirrors::relocate::set_targets;
+use super::mirrors::retry;
+use super::mirrors::writer::Writer;
+use super::opening::inventory::{Owner, ask, take, take_all};
+use super::opening::lineage::Lineage;
+use super::opening::recover::{Chosen, Recovered, check, recover};
+use super::opening::resync::wanted;
 use super::options::{MirrorTarget, Options, Standing, Status};
-use super::recover::{Chosen, Recovered, check, recover};
-use super::relocate::set_targets;
-use super::resync::wanted;
 use super::shared::{Layers, Setup, Shared, Start, Tasks, closed, defect};
-use super::writer::Writer;
-use super::{checkpointer, lease, retry};
+use super::snapshots::checkpointer;
 use crate::kv::{
     Batch, Committed, IndexState, Kv, KvError, Layered, MergeFn, Order, Pair, Seq, View, Visit, resolve, scan,
     scan_with_previous,

@@ -7,45 +7,28 @@
 //! index written to the mirrors, and then the older journal is removed. So the index is a cache:
 //! each of the m+1 mirrors has everything. Another target replaces a mirror that fails and gets a
 //! snapshot of its own. When no other target is left, the engine retries the failed ones from time
-//! to time. While no target answers, committed transactions wait and new ones are refused. `frame`
-//! describes the bytes.
+//! to time. While no target answers, committed transactions wait and new ones are refused.
+//!
+//! - `opening`: scan, replay, resync; `claim`: which opening may write, and for how long.
+//! - `engine`, `shared`, `files`: what an open engine is; `frame` describes the bytes.
+//! - `mirrors`: the journal thread and those of the mirrors; `snapshots`: the checkpointer.
+//! - `standby`: follows another process.
 
-mod answers;
-mod checkpointer;
-mod claims;
-mod copies;
+mod claim;
 mod cost;
 mod engine;
 mod files;
-mod follow;
 mod frame;
 mod guard;
-mod inventory;
-mod lease;
-mod lineage;
 mod local_wal;
-mod mirror;
+mod mirrors;
+mod opening;
 mod options;
-mod purge;
-mod quorums;
-mod recover;
-mod recruit;
-mod relocate;
-mod replay;
-mod restore;
-mod resync;
-mod retry;
-mod roster;
 mod shared;
-mod shelf;
-mod sightings;
-mod snapshot;
-mod space;
-mod witnesses;
-mod worker;
-mod writer;
+mod snapshots;
+mod standby;
 
 pub use engine::Journaled;
-pub use follow::{FollowOptions, Follower, Hint};
 pub use options::{Access, JournalLimits, MirrorTarget, Options, Standing, Status};
-pub use shelf::Shelf;
+pub use standby::follow::{FollowOptions, Follower, Hint};
+pub use standby::shelf::Shelf;

@@ -1,6 +1,6 @@
 //! The options and the status of an engine.
 
-use super::claims::fenced;
+use super::claim::claims::fenced;
 use super::frame::VolumeId;
 use crate::kv::{Index, KvError, MergeFn, Seq};
 use plan::TargetId;

@@ -1,7 +1,7 @@
 //! Witnesses that a target which has lost everything has lost no claim that matters.
 
-use super::inventory::ask;
-use super::options::MirrorTarget;
+use super::super::opening::inventory::ask;
+use super::super::options::MirrorTarget;
 use std::io;
 use std::time::Duration;
 use volume::target::{ClaimRequest, ClaimState, Epoch};
@@ -15,7 +15,7 @@ use volume::target::{ClaimRequest, ClaimState, Epoch};
 /// has that claim, and shows it; unless it has lost it, too, and is blank. So when N-Q+1 others
 /// that are not blank show the claim of this opening, there is no such opening.
 #[derive(Clone)]
-pub(super) struct Witnesses {
+pub(in crate::journal) struct Witnesses {
     pub places: Vec<MirrorTarget>,
     /// N-Q+1.
     pub need: usize,
@@ -51,7 +51,7 @@ impl Witnesses {
 ///
 /// # Errors
 /// `Fenced` when it has a later one; any other when it does not count.
-pub(super) fn is_ours(state: &ClaimState, epoch: Epoch) -> io::Result<()> {
+pub(in crate::journal) fn is_ours(state: &ClaimState, epoch: Epoch) -> io::Result<()> {
     state.check(Some(epoch))?;
     if state.blank == 0 { Ok(()) } else { Err(io::Error::other("it has lost what it had")) }
 }

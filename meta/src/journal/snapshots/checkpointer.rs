@@ -1,8 +1,8 @@
 //! The checkpointer thread moves committed changes to the index and starts snapshots. A second
 //! thread writes each snapshot, so neither waits for the other, and commits wait for neither.
 
-use super::guard::guarded;
-use super::shared::Shared;
+use super::super::guard::guarded;
+use super::super::shared::Shared;
 use super::snapshot::{self, Aim};
 use crate::kv::{KvError, Layer, Seq, View};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::time::Instant;
 const SNAPSHOT: &str = "weft-snapshot";
 
 /// Runs until the engine stops or fails.
-pub(super) fn run(shared: &Arc<Shared>) {
+pub(in crate::journal) fn run(shared: &Arc<Shared>) {
     let mut writing: Option<JoinHandle<()>> = None;
     while let Ok(tasks) = shared.wait_tasks(|tasks| tasks.stop || tasks.flush || tasks.snapshot && !tasks.busy) {
         if tasks.stop {

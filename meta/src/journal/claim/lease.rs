@@ -1,10 +1,10 @@
 //! The lease of the claim: as long as m+1 targets have promised to grant the claim to no other
 //! opening, no other one can have changed the volume.
 
+use super::super::mirrors::worker::{Job, Worker};
+use super::super::options::MirrorTarget;
+use super::super::shared::Shared;
 use super::claims::{fenced, whole};
-use super::options::MirrorTarget;
-use super::shared::Shared;
-use super::worker::{Job, Worker};
 use crate::kv::KvError;
 use plan::TargetId;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ const MIN_RENEWALS_PER_LEASE: u32 = 4;
 const LATE_RENEWAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What is known of the lease.
-pub(super) struct Lease {
+pub(in crate::journal) struct Lease {
     length: Option<Duration>,
     need: usize,
     begun: Instant,
@@ -106,7 +106,7 @@ struct Voter {
 type Answer = (TargetId, Instant, std::io::Result<ClaimState>);
 
 /// Renews the claim at all targets until `stop` says whether to give it back, or is gone.
-pub(super) fn run(shared: &Shared, stop: &Receiver<bool>) {
+pub(in crate::journal) fn run(shared: &Shared, stop: &Receiver<bool>) {
     let (sender, answers) = channel::<Answer>();
     let mut voters: Vec<Voter> = Vec::new();
     let interval =
@@ -155,7 +155,7 @@ pub(super) fn run(shared: &Shared, stop: &Receiver<bool>) {
         // Each worker does this after what it was asked before, so that no late renewal follows.
         let epoch = shared.claim.epoch;
         let job = |_| -> Job { Box::new(move |target| target.claim(&ClaimRequest::Release(epoch)).map(drop)) };
-        super::worker::all(voters.iter().map(|voter| &voter.worker), job, shared.limits.deadline);
+        super::super::mirrors::worker::all(voters.iter().map(|voter| &voter.worker), job, shared.limits.deadline);
     }
 }
 
@@ -164,7 +164,7 @@ pub(super) fn run(shared: &Shared, stop: &Receiver<bool>) {
 /// `claims::take_all`.
 fn heal(shared: &Shared, voter: &Voter) {
     let place = &voter.place;
-    let is_mirror = shared.files().mirrors.iter().any(|mirror| super::files::same(mirror, place));
+    let is_mirror = shared.files().mirrors.iter().any(|mirror| super::super::files::same(mirror, place));
     if is_mirror {
         // A new one is blank until it is whole.
         if voter.whole {
@@ -194,9 +194,9 @@ fn heal(shared: &Shared, voter: &Voter) {
 /// Has a thread for each target.
 fn meet(shared: &Shared, voters: &mut Vec<Voter>) {
     let places = shared.files().places.clone();
-    voters.retain(|voter| places.iter().any(|place| super::files::same(place, &voter.place)));
+    voters.retain(|voter| places.iter().any(|place| super::super::files::same(place, &voter.place)));
     for place in &places {
-        if voters.iter().all(|voter| !super::files::same(place, &voter.place))
+        if voters.iter().all(|voter| !super::super::files::same(place, &voter.place))
             && let Ok(worker) = Worker::start(place.1.clone())
         {
             voters.push(Voter { place: place.clone(), worker, busy: false, whole: false });
@@ -208,7 +208,7 @@ fn renew(shared: &Shared, voters: &mut Vec<Voter>, answers: &Sender<Answer>) {
     meet(shared, voters);
     for voter in voters.iter_mut().filter(|voter| !voter.busy) {
         voter.busy = true;
-        voter.whole = shared.files().whole.iter().any(|place| super::files::same(place, &voter.place));
+        voter.whole = shared.files().whole.iter().any(|place| super::super::files::same(place, &voter.place));
         let (request, answers, id) = (shared.renewal(), answers.clone(), voter.place.0);
         let asked = Instant::now();
         voter.worker.post(Box::new(move |target| {

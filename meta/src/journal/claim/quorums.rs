@@ -1,8 +1,8 @@
 //! How many targets it takes: for a transaction to be durable, for mirrors, for a blank target to
 //! count (`docs/design/008-one-history.md`).
 
-use super::options::Access;
-use super::shared::Shared;
+use super::super::options::Access;
+use super::super::shared::Shared;
 use std::sync::atomic::Ordering;
 
 impl Shared {

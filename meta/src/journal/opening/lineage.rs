@@ -1,11 +1,11 @@
 //! The lineage: which epochs belong to one history.
 
-use super::frame::{EpochId, Head};
+use super::super::frame::{EpochId, Head};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An epoch, its parent, the parent of that, and so on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Lineage {
+pub(in crate::journal) struct Lineage {
     epochs: BTreeSet<EpochId>,
     /// All epochs of format 1 up to this number belong to it: they have no ids.
     old: u64,
@@ -52,7 +52,7 @@ impl Lineage {
 
 #[cfg(test)]
 mod tests {
-    use super::super::frame::{Epoch, OLD_HEAD_BYTES, Origin};
+    use super::super::super::frame::{Epoch, OLD_HEAD_BYTES, Origin};
     use super::*;
 
     fn name(number: u64, id: u128) -> EpochId {

@@ -1,11 +1,11 @@
 //! Writes a snapshot to every mirror, and then removes the files that it makes superfluous.
 
-use super::files::same;
-use super::frame::{Epoch, Frame, RecordKind, VolumeId, put_pair};
-use super::options::{MirrorTarget, is_full, unavailable};
+use super::super::files::same;
+use super::super::frame::{Epoch, Frame, RecordKind, VolumeId, put_pair};
+use super::super::mirrors::worker::{Job, Worker, all};
+use super::super::options::{MirrorTarget, is_full, unavailable};
+use super::super::shared::{Shared, closed};
 use super::purge::purge;
-use super::shared::{Shared, closed};
-use super::worker::{Job, Worker, all};
 use crate::kv::{KvError, Order, Seq, View};
 use plan::TargetId;
 use std::io::{self, IoSlice};
@@ -34,7 +34,7 @@ struct Snapshot<'a> {
 }
 
 /// The purpose of a snapshot, recorded before the state that it shows.
-pub(super) struct Aim {
+pub(in crate::journal) struct Aim {
     mirrors: Vec<MirrorTarget>,
     generation: u64,
     written: u64,
@@ -58,7 +58,7 @@ impl Aim {
 ///
 /// # Errors
 /// Returns an error when no mirror accepts it, or the index cannot be read.
-pub(super) fn write(shared: &Shared, aim: &Aim, view: &dyn View, last: Seq) -> Result<(), KvError> {
+pub(in crate::journal) fn write(shared: &Shared, aim: &Aim, view: &dyn View, last: Seq) -> Result<(), KvError> {
     let (places, had) = {
         let mut files = shared.files();
         let has = |place: &MirrorTarget| files.complete.get(&place.0) == Some(&last);

@@ -2,9 +2,9 @@
 //! shorter, so space for one is reserved. When less is free, the caller must refuse changes that
 //! make the metadata grow, and snapshots are made more often, so that removals soon free space.
 
-use super::options::MirrorTarget;
-use super::shared::Shared;
-use super::worker::{Job, Worker, all};
+use super::super::mirrors::worker::{Job, Worker, all};
+use super::super::options::MirrorTarget;
+use super::super::shared::Shared;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ const PAUSE_FACTOR: u32 = 10;
 
 /// Measures the free space on the mirrors.
 #[derive(Default)]
-pub(super) struct Gauge {
+pub(in crate::journal) struct Gauge {
     generation: u64,
     mirrors: Vec<(MirrorTarget, Worker)>,
 }

@@ -1,7 +1,7 @@
 //! The copies of a file on its mirrors: the same frames at the same offsets. Each frame is read
 //! from a copy in which it is valid.
 
-use super::frame::{FRAME_BYTES, Frame, MAX_PAYLOAD_BYTES, VolumeId};
+use super::super::frame::{FRAME_BYTES, Frame, MAX_PAYLOAD_BYTES, VolumeId};
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ const WINDOW_BYTES: usize = 1 << 20;
 
 /// One mirror's copy of a file.
 #[derive(Debug)]
-pub(super) struct Copy {
+pub(in crate::journal) struct Copy {
     /// The index of the target in the list of the volume's targets.
     pub place: usize,
     target: Arc<dyn Target>,
@@ -27,7 +27,7 @@ pub(super) struct Copy {
 
 /// A range of a file that is damaged or missing in one copy and valid in another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Miss {
+pub(in crate::journal) struct Miss {
     pub place: usize,
     pub range: Range<u64>,
     /// The copy in which the range is valid.
@@ -91,7 +91,7 @@ impl Copy {
 /// Passes the frames behind the head, of an epoch with this id, to `visit`, in order. It stops when
 /// no copy has the next frame, or none that `accept` accepts, or when `visit` returns `false`.
 /// Returns where it stopped, and what some copies are missing before that.
-pub(super) fn walk<E>(
+pub(in crate::journal) fn walk<E>(
     copies: &mut [Copy],
     (volume, id, head): (&VolumeId, u128, usize),
     accept: impl Fn(&Frame) -> bool,
@@ -132,7 +132,12 @@ pub(super) fn walk<E>(
 ///
 /// # Errors
 /// When a part is valid nowhere, or a target fails.
-pub(super) fn spread(copies: &[Copy], misses: &[Miss], range: Range<u64>, to: &dyn Target) -> io::Result<()> {
+pub(in crate::journal) fn spread(
+    copies: &[Copy],
+    misses: &[Miss],
+    range: Range<u64>,
+    to: &dyn Target,
+) -> io::Result<()> {
     let mut at = range.start;
     while at < range.end {
         let bad = |copy: &&Copy| misses.iter().any(|miss| miss.place == copy.place && miss.range.contains(&at));
@@ -151,7 +156,7 @@ pub(super) fn spread(copies: &[Copy], misses: &[Miss], range: Range<u64>, to: &d
 ///
 /// # Errors
 /// When it is valid nowhere, or a target fails.
-pub(super) fn spread_head(copies: &[Copy], head: usize, to: &dyn Target) -> io::Result<()> {
+pub(in crate::journal) fn spread_head(copies: &[Copy], head: usize, to: &dyn Target) -> io::Result<()> {
     let copy = copies.iter().find(|copy| copy.headed).ok_or_else(|| io::Error::other("no sound head"))?;
     transfer(&*copy.target, to, copy.file, 0..head as u64)
 }

@@ -9,7 +9,7 @@ use volume::{lock, unpoisoned};
 
 /// A queue of answers with several senders and one receiver.
 #[derive(Clone, Default)]
-pub(super) struct Answers(Arc<(Mutex<State>, Condvar)>);
+pub(in crate::journal) struct Answers(Arc<(Mutex<State>, Condvar)>);
 
 #[derive(Default)]
 struct State {

@@ -1,10 +1,10 @@
 //! Moves the journal to other targets while commits continue.
 
-use super::claims::{fenced, take_all};
-use super::files::same;
-use super::options::MirrorTarget;
-use super::purge::purge;
-use super::shared::Shared;
+use super::super::claim::claims::{fenced, take_all};
+use super::super::files::same;
+use super::super::options::MirrorTarget;
+use super::super::shared::Shared;
+use super::super::snapshots::purge::purge;
 use crate::kv::KvError;
 use std::time::Instant;
 use volume::lock;
@@ -17,7 +17,7 @@ const MAX_DEADLINES: u32 = 10;
 /// # Errors
 /// Returns an error when that is not possible, or the engine has failed or is closed. The previous
 /// targets are then in effect.
-pub(super) fn set_targets(shared: &Shared, targets: Vec<MirrorTarget>) -> Result<(), KvError> {
+pub(in crate::journal) fn set_targets(shared: &Shared, targets: Vec<MirrorTarget>) -> Result<(), KvError> {
     let _moving = lock(&shared.moving);
     if targets.is_empty() {
         return Err(KvError::Invalid("a journal needs a target"));

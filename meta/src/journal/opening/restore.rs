@@ -1,7 +1,7 @@
 //! Fills an index from a snapshot.
 
+use super::super::frame::{Frame, RecordKind, VolumeId, take_pair, u64_at};
 use super::copies::walk;
-use super::frame::{Frame, RecordKind, VolumeId, take_pair, u64_at};
 use super::recover::Group;
 use crate::kv::{Index, IndexState, KvError, Layer};
 
@@ -10,7 +10,12 @@ use crate::kv::{Index, IndexState, KvError, Layer};
 ///
 /// # Errors
 /// `Corrupt` when a block is valid in no copy.
-pub(super) fn load(volume: &VolumeId, index: &dyn Index, batch_bytes: usize, group: &mut Group) -> Result<(), KvError> {
+pub(in crate::journal) fn load(
+    volume: &VolumeId,
+    index: &dyn Index,
+    batch_bytes: usize,
+    group: &mut Group,
+) -> Result<(), KvError> {
     index.clear()?;
     let (epoch, last) = (group.epoch, group.number);
     let accept = |frame: &Frame| {

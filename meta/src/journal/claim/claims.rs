@@ -6,11 +6,11 @@
 //! N-m targets and also m+1, so it has at least one of those mirrors, and more than half of all
 //! targets, so no other opening has the same number.
 
-use super::frame::EpochId;
-use super::inventory::{FoundFile, Owner};
-use super::inventory::{ask, take_all as list_all};
-use super::options::{Access, MirrorTarget, Options};
-use super::shared::Shared;
+use super::super::frame::EpochId;
+use super::super::opening::inventory::{FoundFile, Owner};
+use super::super::opening::inventory::{ask, take_all as list_all};
+use super::super::options::{Access, MirrorTarget, Options};
+use super::super::shared::Shared;
 use super::witnesses::{Witnesses, is_ours};
 use crate::kv::KvError;
 use plan::TargetId;
@@ -25,7 +25,7 @@ use volume::target::{Claim, ClaimRequest, ClaimState, Epoch, RENEWAL, Refusal, T
 const MAX_TRIES: u32 = 10;
 
 /// The claims that an opening has.
-pub(super) struct Granted {
+pub(in crate::journal) struct Granted {
     pub epoch: EpochId,
     /// The claim that is renewed, and that further targets are asked for.
     pub claim: Claim,
@@ -51,7 +51,7 @@ impl Granted {
 }
 
 /// How many targets an opening needs.
-pub(super) fn quorum(options: &Options) -> usize {
+pub(in crate::journal) fn quorum(options: &Options) -> usize {
     let (all, losses) = (options.voters.len(), options.losses);
     match options.access {
         _ if options.accept_loss => 1,
@@ -66,7 +66,7 @@ pub(super) fn quorum(options: &Options) -> usize {
 ///
 /// # Errors
 /// `Held` when others hold too many of them; `TooFew` when too few answer.
-pub(super) fn claim(options: &Options, least: u64) -> Result<Granted, KvError> {
+pub(in crate::journal) fn claim(options: &Options, least: u64) -> Result<Granted, KvError> {
     let deadline = options.limits.deadline;
     let enough = quorum(options);
     let places = &options.targets;
@@ -152,7 +152,7 @@ pub(super) fn claim(options: &Options, least: u64) -> Result<Granted, KvError> {
 }
 
 /// The error for too few targets: it names those that are missing.
-pub(super) fn too_few(options: &Options, granted: &Granted) -> KvError {
+pub(in crate::journal) fn too_few(options: &Options, granted: &Granted) -> KvError {
     let counts = |(place, (id, _)): (usize, &MirrorTarget)| granted.counts(place).then_some(*id);
     let there: Vec<TargetId> = options.targets.iter().enumerate().filter_map(counts).collect();
     let why = |id: &TargetId| {
@@ -170,7 +170,7 @@ pub(super) fn too_few(options: &Options, granted: &Granted) -> KvError {
 }
 
 /// Gives claims back, so that no other opening waits for their leases.
-pub(super) fn give_back(options: &Options, granted: &Granted) {
+pub(in crate::journal) fn give_back(options: &Options, granted: &Granted) {
     let ours = |place: &usize| granted.counts(*place) || granted.blank.contains(place);
     let places: Vec<MirrorTarget> =
         (0..options.targets.len()).filter(ours).map(|place| options.targets[place].clone()).collect();
@@ -182,7 +182,7 @@ pub(super) fn give_back(options: &Options, granted: &Granted) {
 }
 
 /// The request that takes or renews a claim. `blank` is the mark of a target that has none.
-pub(super) fn take_request(claim: &Claim, lease: Option<Duration>, blank: u32) -> ClaimRequest {
+pub(in crate::journal) fn take_request(claim: &Claim, lease: Option<Duration>, blank: u32) -> ClaimRequest {
     ClaimRequest::Take { claim: claim.clone(), lease: lease.unwrap_or_default(), blank }
 }
 
@@ -192,7 +192,7 @@ fn mark() -> u32 {
 }
 
 /// Has a target count that has answered a claim, unless it lost everything since.
-pub(super) fn whole(target: &dyn Target, state: &ClaimState) -> io::Result<ClaimState> {
+pub(in crate::journal) fn whole(target: &dyn Target, state: &ClaimState) -> io::Result<ClaimState> {
     match (&state.claim, state.blank) {
         (Some(claim), blank @ 1..) => target.claim(&ClaimRequest::Whole { epoch: claim.epoch, blank }),
         _ => Ok(state.clone()),
@@ -202,7 +202,7 @@ pub(super) fn whole(target: &dyn Target, state: &ClaimState) -> io::Result<Claim
 impl Shared {
     /// The request that takes or renews the claim of this epoch. It claims a target that has lost
     /// what it had: nobody may ask for that who counts it as a mirror, or while somebody does.
-    /// [`Files::reserve`](super::files::Files::reserve) sees to that.
+    /// [`Files::reserve`](super::super::files::Files::reserve) sees to that.
     pub fn claim_request(&self) -> ClaimRequest {
         take_request(&self.claim, self.lease.length(), mark())
     }
@@ -244,7 +244,7 @@ impl Shared {
 /// That is sound: all that was ever answered as durable is then on m+1 targets without this one. An
 /// opening lacks m targets at most, those included that have lost what they had and do not count
 /// yet, so it has one of these m+1, whether it counts this one or not.
-pub(super) fn take_all(shared: &Shared, places: &[MirrorTarget]) -> Vec<io::Result<ClaimState>> {
+pub(in crate::journal) fn take_all(shared: &Shared, places: &[MirrorTarget]) -> Vec<io::Result<ClaimState>> {
     let (count, deadline) = (places.len(), shared.limits.deadline);
     let (request, renewal) = (shared.claim_request(), shared.renewal());
     let reserved: Vec<_> = {
@@ -286,7 +286,7 @@ pub(super) fn take_all(shared: &Shared, places: &[MirrorTarget]) -> Vec<io::Resu
 ///
 /// # Errors
 /// When another opening has it, or when it has lost what it had.
-pub(super) fn check_kept(target: &dyn Target, epoch: Epoch) -> io::Result<()> {
+pub(in crate::journal) fn check_kept(target: &dyn Target, epoch: Epoch) -> io::Result<()> {
     is_ours(&target.claim(&ClaimRequest::Read)?, epoch)
 }
 
@@ -306,6 +306,6 @@ fn random() -> u128 {
 }
 
 /// What a failed operation says about the claim, if it is about the claim.
-pub(super) fn fenced(error: &io::Error) -> Option<KvError> {
+pub(in crate::journal) fn fenced(error: &io::Error) -> Option<KvError> {
     Refusal::fenced(error).map(|_| KvError::Fenced(error.to_string()))
 }

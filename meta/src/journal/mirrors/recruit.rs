@@ -1,13 +1,13 @@
 //! Brings the whole state to a new mirror: the snapshot and the journal behind it, copied from
 //! other mirrors, frame by frame.
 
-use super::claims::whole;
-use super::copies::{Copy, Miss, spread, spread_head, walk};
-use super::frame::{END_BYTES, Frame, Head, RecordKind, VolumeId};
-use super::inventory::{FoundFile, Owner, take};
-use super::lineage::Lineage;
-use super::options::MirrorTarget;
-use super::witnesses::Witnesses;
+use super::super::claim::claims::whole;
+use super::super::claim::witnesses::Witnesses;
+use super::super::frame::{END_BYTES, Frame, Head, RecordKind, VolumeId};
+use super::super::opening::copies::{Copy, Miss, spread, spread_head, walk};
+use super::super::opening::inventory::{FoundFile, Owner, take};
+use super::super::opening::lineage::Lineage;
+use super::super::options::MirrorTarget;
 use crate::kv::Seq;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,7 +17,7 @@ use volume::target::{ClaimRequest, Target, TargetFile};
 
 /// What a new mirror gets.
 #[derive(Clone)]
-pub(super) struct RecruitState {
+pub(in crate::journal) struct RecruitState {
     pub volume: VolumeId,
     /// Claims the target for this epoch.
     pub claim: ClaimRequest,
@@ -53,7 +53,7 @@ fn gone(what: String) -> io::Error {
 }
 
 /// Whether a copy failed because of its sources.
-pub(super) fn is_gone(error: &io::Error) -> bool {
+pub(in crate::journal) fn is_gone(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|why| why.is::<Gone>())
 }
 

@@ -1,13 +1,13 @@
 //! The journal thread: sends pending transactions to all mirrors in parallel. They are durable when
 //! m+1 mirrors have them and everything before. `roster` replaces mirrors that fail.
 
+use super::super::frame::{Frame, HEAD_BYTES, RecordKind};
+use super::super::opening::recover::Chosen;
+use super::super::options::{MirrorTarget, is_full, unavailable};
+use super::super::shared::{Shared, closed};
 use super::answers::Answers;
-use super::frame::{Frame, HEAD_BYTES, RecordKind};
 use super::mirror::{Answer, Job, Mirror};
-use super::options::{MirrorTarget, is_full, unavailable};
-use super::recover::Chosen;
 use super::recruit::is_gone;
-use super::shared::{Shared, closed};
 use crate::kv::{KvError, Seq};
 use plan::TargetId;
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ const MAX_BEHIND_BYTES: usize = 8 << 20;
 const CHECKPOINT_POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The end of the journal on the mirrors.
-pub(super) struct Writer {
+pub(in crate::journal) struct Writer {
     pub shared: Arc<Shared>,
     pub mirrors: Vec<Mirror>,
     /// The current segment and its length; None when the next batch begins one.
@@ -67,7 +67,7 @@ pub(super) struct Writer {
 
 /// Records that are written at once.
 #[derive(Clone)]
-pub(super) struct Batch {
+pub(in crate::journal) struct Batch {
     file: TargetFile,
     at: u64,
     head: Arc<Vec<u8>>,
@@ -148,7 +148,7 @@ impl Writer {
         let places: Vec<MirrorTarget> = self.mirrors.iter().map(|mirror| mirror.place.clone()).collect();
         let segments: Vec<Seq> = segments.to_vec();
         let (count, deadline) = (places.len(), self.shared.limits.deadline);
-        super::inventory::ask(&places, count, count, deadline, move |target| {
+        super::super::opening::inventory::ask(&places, count, count, deadline, move |target| {
             // A segment that is missing or cannot be changed takes no more space than before.
             segments.iter().for_each(|&first| _ = target.allocate(TargetFile::Journal { first }, Allocation::Trim));
             Ok(())

@@ -6,10 +6,10 @@
 //! good as that of an earlier opening on this machine, and the next opening treats it as such: it
 //! uses it if the history that it adopts has the index's last transaction, by the id of its epoch.
 
-use super::frame::{Epoch, FRAME_BYTES, Frame, HEAD_BYTES, MAX_PAYLOAD_BYTES, RecordKind, VolumeId, take_edit};
-use super::inventory::{FoundFile, take_all};
-use super::options::MirrorTarget;
-use super::restore::load;
+use super::super::frame::{Epoch, FRAME_BYTES, Frame, HEAD_BYTES, MAX_PAYLOAD_BYTES, RecordKind, VolumeId, take_edit};
+use super::super::opening::inventory::{FoundFile, take_all};
+use super::super::opening::restore::load;
+use super::super::options::MirrorTarget;
 use super::shelf::Shelf;
 use super::sightings::{Segment, Sightings};
 use crate::kv::{Index, IndexState, KvError, Layer, Seq};

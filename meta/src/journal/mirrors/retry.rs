@@ -1,12 +1,12 @@
 //! Retries failed targets while there are fewer mirrors than wanted. Each time that a target soon
 //! fails again, its back-off doubles.
 
-use super::claims::fenced;
-use super::files::same;
-use super::inventory::{Owner, take};
-use super::options::MirrorTarget;
-use super::shared::Shared;
-use super::space::Gauge;
+use super::super::claim::claims::fenced;
+use super::super::files::same;
+use super::super::opening::inventory::{Owner, take};
+use super::super::options::MirrorTarget;
+use super::super::shared::Shared;
+use super::super::snapshots::space::Gauge;
 use super::worker::{Job, Worker, all};
 use plan::TargetId;
 use plan::backoff::BackOff;
@@ -22,7 +22,7 @@ const MAX_BACKOFF_FACTOR: u32 = 64;
 
 /// When each failed target is retried.
 #[derive(Debug, Default)]
-pub(super) struct Retries(BTreeMap<TargetId, Retry>);
+pub(in crate::journal) struct Retries(BTreeMap<TargetId, Retry>);
 
 #[derive(Debug)]
 struct Retry {
@@ -53,7 +53,7 @@ impl Retries {
 }
 
 /// Retries targets until the engine stops or fails, and watches the free space on the mirrors.
-pub(super) fn run(shared: &Shared) {
+pub(in crate::journal) fn run(shared: &Shared) {
     let mut gauge = Gauge::default();
     gauge.look(shared);
     while shared.wait_for_retry(MAX_CHECK_INTERVAL.min(shared.limits.retry)) {

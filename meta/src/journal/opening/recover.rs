@@ -1,21 +1,21 @@
 //! Opening, first step: claims the targets and reads what is on them. Then `replay` brings the
 //! index up to date, and `resync` the mirrors.
 
-use super::claims::{Granted, claim, give_back, quorum, too_few};
+use super::super::claim::claims::{Granted, claim, give_back, quorum, too_few};
+use super::super::files::{Failed, Files};
+use super::super::frame::{Epoch, Head, VolumeId};
+use super::super::options::{MirrorTarget, Options};
+use super::super::shared::Start;
 use super::copies::{Copy, Miss};
-use super::files::{Failed, Files};
-use super::frame::{Epoch, Head, VolumeId};
 use super::inventory::{FoundFile, Owner, ask, take};
 use super::lineage::Lineage;
-use super::options::{MirrorTarget, Options};
-use super::shared::Start;
 use crate::kv::{KvError, Seq};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use volume::target::{ClaimRequest, TargetFile};
 
 /// The result of recovery, with the start state of the engine.
-pub(super) struct Recovered {
+pub(in crate::journal) struct Recovered {
     pub start: Start,
     /// The targets to continue with, the best first.
     pub chosen: Vec<Chosen>,
@@ -29,7 +29,7 @@ pub(super) struct Recovered {
 }
 
 /// A target to continue with.
-pub(super) struct Chosen {
+pub(in crate::journal) struct Chosen {
     pub place: MirrorTarget,
     /// It has everything.
     pub whole: bool,
@@ -38,7 +38,7 @@ pub(super) struct Chosen {
 }
 
 /// A segment or snapshot, with its copies on the targets.
-pub(super) struct Group {
+pub(in crate::journal) struct Group {
     pub file: TargetFile,
     pub epoch: Epoch,
     /// The length of its head, in bytes.
@@ -53,7 +53,7 @@ pub(super) struct Group {
     pub counts: bool,
 }
 
-pub(super) struct Recovery<'a> {
+pub(in crate::journal) struct Recovery<'a> {
     pub options: &'a Options,
     /// The first transaction of every known epoch of the lineage.
     pub epochs: BTreeMap<u64, Seq>,
@@ -77,7 +77,7 @@ pub(super) struct Recovery<'a> {
 /// # Errors
 /// `Held` or `TooFew` when not enough targets can be claimed; `Unavailable` when no target has
 /// enough of this volume; `Corrupt` when transactions that were durable are missing.
-pub(super) fn recover(options: &Options) -> Result<Recovered, KvError> {
+pub(in crate::journal) fn recover(options: &Options) -> Result<Recovered, KvError> {
     let granted = claim(options, options.index.state()?.epoch)?;
     match read(options, &granted) {
         Ok((recovery, last, used)) => {
@@ -102,7 +102,7 @@ pub(super) fn recover(options: &Options) -> Result<Recovered, KvError> {
 }
 
 fn read<'a>(options: &'a Options, granted: &Granted) -> Result<(Recovery<'a>, Seq, bool), KvError> {
-    let mut recovery = Recovery::look(options, granted)?;
+    let mut recovery = Recovery::scan(options, granted)?;
     if recovery.segments.is_empty() && recovery.snapshots.is_empty() {
         let why = recovery.files.last_error.take().unwrap_or_else(|| "no target has this volume's journal".into());
         return Err(KvError::Unavailable(why));
@@ -112,7 +112,7 @@ fn read<'a>(options: &'a Options, granted: &Granted) -> Result<(Recovery<'a>, Se
 }
 
 impl<'a> Recovery<'a> {
-    fn look(options: &'a Options, granted: &Granted) -> Result<Self, KvError> {
+    fn scan(options: &'a Options, granted: &Granted) -> Result<Self, KvError> {
         let claimed: Vec<usize> = (0..options.targets.len()).filter(|&place| granted.before[place].is_some()).collect();
         let places: Vec<MirrorTarget> = claimed.iter().map(|&place| options.targets[place].clone()).collect();
         let (volume, epoch) = (options.volume, granted.claim.epoch);
@@ -287,7 +287,7 @@ impl<'a> Recovery<'a> {
         }
     }
 
-    pub(super) fn reject(&mut self, place: usize, why: &str) {
+    pub(in crate::journal) fn reject(&mut self, place: usize, why: &str) {
         let id = self.options.targets[place].0;
         if self.unfit.insert(place) {
             self.files.failed.push(Failed { place: self.options.targets[place].clone(), why: why.into(), full: false });
@@ -297,12 +297,12 @@ impl<'a> Recovery<'a> {
 }
 
 /// Whether a transaction of an epoch was already gone when a later epoch began.
-pub(super) fn void(epochs: &BTreeMap<u64, Seq>, epoch: u64, seq: Seq) -> bool {
+pub(in crate::journal) fn void(epochs: &BTreeMap<u64, Seq>, epoch: u64, seq: Seq) -> bool {
     epochs.range(epoch.saturating_add(1)..).any(|(_, &first)| first <= seq)
 }
 
 /// Checks the options and returns the volume's id.
-pub(super) fn check(options: &Options) -> Result<VolumeId, KvError> {
+pub(in crate::journal) fn check(options: &Options) -> Result<VolumeId, KvError> {
     match () {
         () if options.volume == [0; 16] => Err(KvError::Invalid("a volume's id is not all zeroes")),
         () if options.voters.is_empty() => Err(KvError::Invalid("a volume has at least one target")),

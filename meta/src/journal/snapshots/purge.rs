@@ -1,15 +1,15 @@
 //! Removes segments and snapshots that are no longer needed.
 
-use super::claims::fenced;
-use super::inventory::{Owner, take};
-use super::options::MirrorTarget;
-use super::shared::Shared;
-use super::worker::{Job, Worker, all};
+use super::super::claim::claims::fenced;
+use super::super::mirrors::worker::{Job, Worker, all};
+use super::super::opening::inventory::{Owner, take};
+use super::super::options::MirrorTarget;
+use super::super::shared::Shared;
 use volume::target::TargetFile;
 
 /// Removes this volume's superfluous segments and snapshots from all targets that answer. What
 /// remains is removed another time.
-pub(super) fn purge(
+pub(in crate::journal) fn purge(
     shared: &Shared,
     places: &[MirrorTarget],
     superfluous: impl Fn(TargetFile) -> bool + Copy + Send + 'static,

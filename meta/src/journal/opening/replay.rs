@@ -1,8 +1,8 @@
 //! Opening, second step: brings the index to the newest state that the targets prove.
 
+use super::super::frame::{EpochId, Frame, RecordKind, take_edit};
+use super::super::options::Options;
 use super::copies::walk;
-use super::frame::{EpochId, Frame, RecordKind, take_edit};
-use super::options::Options;
 use super::recover::{Recovery, void};
 use super::restore::load;
 use crate::kv::{Index, IndexState, KvError, Layer, Seq};
@@ -23,7 +23,7 @@ impl From<KvError> for Broken {
 impl Recovery<'_> {
     /// Brings the index to the end of the journal, from its own state or from a snapshot. Returns
     /// the last transaction, and whether the journal does not reach back to the newest snapshot.
-    pub(super) fn replay(&mut self) -> Result<(Seq, bool), KvError> {
+    pub(in crate::journal) fn replay(&mut self) -> Result<(Seq, bool), KvError> {
         self.sync_segments();
         let index = &*self.options.index;
         let newest = self.snapshots.first().map(|group| group.number);

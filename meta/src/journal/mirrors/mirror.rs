@@ -1,11 +1,11 @@
 //! One mirror: a thread with its own queue, so that a slow mirror delays no other, and what is
 //! known to be on it.
 
+use super::super::files::same;
+use super::super::guard::caught;
+use super::super::options::MirrorTarget;
+use super::super::shared::Shared;
 use super::answers::Answers;
-use super::files::same;
-use super::guard::caught;
-use super::options::MirrorTarget;
-use super::shared::Shared;
 use super::worker::Job as Plain;
 use crate::kv::Seq;
 use std::collections::VecDeque;
@@ -20,13 +20,13 @@ use std::time::{Duration, Instant};
 const MIRROR: &str = "weft-mirror";
 
 /// Work to do on a mirror; returns the time that the target itself took.
-pub(super) type Job = Box<dyn FnOnce(&dyn volume::target::Target) -> io::Result<Duration> + Send>;
+pub(in crate::journal) type Job = Box<dyn FnOnce(&dyn volume::target::Target) -> io::Result<Duration> + Send>;
 
 /// The key of a mirror, and the result of the oldest job that it has not answered yet.
-pub(super) type Answer = (u64, io::Result<Duration>);
+pub(in crate::journal) type Answer = (u64, io::Result<Duration>);
 
 /// A mirror.
-pub(super) struct Mirror {
+pub(in crate::journal) struct Mirror {
     pub place: MirrorTarget,
     pub key: u64,
     /// Each job, and whether the journal thread must learn that it is done.

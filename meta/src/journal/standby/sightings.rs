@@ -1,11 +1,11 @@
 //! What a follower finds on the targets: the newest history, and where its parts are.
 
-use super::copies::Copy;
-use super::frame::{Epoch, EpochId, Head};
-use super::inventory::{FoundFile, Owner};
-use super::lineage::Lineage;
-use super::options::MirrorTarget;
-use super::recover::{Group, void};
+use super::super::frame::{Epoch, EpochId, Head};
+use super::super::opening::copies::Copy;
+use super::super::opening::inventory::{FoundFile, Owner};
+use super::super::opening::lineage::Lineage;
+use super::super::opening::recover::{Group, void};
+use super::super::options::MirrorTarget;
 use crate::kv::{IndexState, Seq};
 use std::collections::{BTreeMap, BTreeSet};
 use volume::target::TargetFile;
@@ -24,7 +24,7 @@ struct Sighting {
 
 /// A segment to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Segment {
+pub(in crate::journal) struct Segment {
     pub first: Seq,
     pub epoch: Epoch,
     /// The length of its head, in bytes.
@@ -37,7 +37,7 @@ pub(super) struct Segment {
 
 /// The newest history, as far as the targets that answered have it.
 #[derive(Debug, Default)]
-pub(super) struct Sightings {
+pub(in crate::journal) struct Sightings {
     lineage: Lineage,
     epochs: BTreeMap<u64, Seq>,
     segments: Vec<Sighting>,

@@ -1,9 +1,9 @@
 //! The set of mirrors: replaces mirrors that fail, are full, or are no longer wanted.
 
-use super::claims::check_kept;
-use super::files::{Failed, same};
+use super::super::claim::claims::check_kept;
+use super::super::files::{Failed, same};
+use super::super::options::{MirrorTarget, is_full, unavailable};
 use super::mirror::Mirror;
-use super::options::{MirrorTarget, is_full, unavailable};
 use super::recruit::RecruitState;
 use super::writer::Writer;
 use crate::kv::{KvError, Seq};

@@ -1,18 +1,18 @@
 //! Opening, third step: chooses the mirrors and makes them identical.
 
-use super::claims::Granted;
+use super::super::claim::claims::Granted;
+use super::super::files::Files;
+use super::super::frame::{Epoch, EpochId, NO_NUMBER, Origin};
+use super::super::options::{Access, Options, is_full};
+use super::super::shared::Start;
 use super::copies::{Miss, spread, spread_head};
-use super::files::Files;
-use super::frame::{Epoch, EpochId, NO_NUMBER, Origin};
-use super::options::{Access, Options, is_full};
 use super::recover::{Chosen, Group, Recovery};
-use super::shared::Start;
 use crate::kv::{KvError, Seq};
 use volume::target::TargetFile;
 
 /// How many mirrors there are: one more than needed, so that a slow one delays no commit. For
 /// reading, some need only the files.
-pub(super) fn wanted(options: &Options) -> usize {
+pub(in crate::journal) fn wanted(options: &Options) -> usize {
     match options.access {
         Access::Write => options.losses + 2,
         Access::Read => options.losses + 1,
@@ -23,7 +23,7 @@ pub(super) fn wanted(options: &Options) -> usize {
 impl Recovery<'_> {
     /// Chooses the mirrors, makes them identical, and begins a new epoch. Returns whether a new
     /// snapshot is needed, too.
-    pub(super) fn finish(
+    pub(in crate::journal) fn finish(
         mut self,
         granted: &Granted,
         last: Seq,

@@ -1,9 +1,11 @@
 //! Lists the segments and snapshots on the targets, with the volume that each belongs to.
 
+use super::super::frame::{
+    END_BYTES, Frame, HEAD_BYTES, Head, NO_NUMBER, OLD_HEAD_BYTES, Origin, RecordKind, VolumeId,
+};
+use super::super::guard::caught;
+use super::super::options::MirrorTarget;
 use super::copies::Copy;
-use super::frame::{END_BYTES, Frame, HEAD_BYTES, Head, NO_NUMBER, OLD_HEAD_BYTES, Origin, RecordKind, VolumeId};
-use super::guard::caught;
-use super::options::MirrorTarget;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +14,7 @@ use volume::{Wait, ask_all};
 
 /// The volume that a file belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(in crate::journal) enum Owner {
     /// This volume, with this head.
     Ours(Head),
     /// Another volume.
@@ -23,7 +25,7 @@ pub(super) enum Owner {
 
 /// A segment or snapshot on a target.
 #[derive(Clone, Debug)]
-pub(super) struct FoundFile {
+pub(in crate::journal) struct FoundFile {
     pub file: TargetFile,
     pub bytes: u64,
     pub owner: Owner,
@@ -32,7 +34,7 @@ pub(super) struct FoundFile {
 }
 
 /// Lists the segments and snapshots on a target.
-pub(super) fn take(target: &Arc<dyn Target>, volume: &VolumeId) -> io::Result<Vec<FoundFile>> {
+pub(in crate::journal) fn take(target: &Arc<dyn Target>, volume: &VolumeId) -> io::Result<Vec<FoundFile>> {
     let mut all = Vec::new();
     for (file, bytes) in target.list()? {
         // Transactions begin with 1.
@@ -68,7 +70,7 @@ fn owner(copy: &mut Copy, target: &Arc<dyn Target>, volume: &VolumeId) -> io::Re
 }
 
 /// [`take`] on all targets in parallel. A target that exceeds the deadline has failed.
-pub(super) fn take_all(
+pub(in crate::journal) fn take_all(
     places: &[MirrorTarget],
     volume: &VolumeId,
     deadline: Duration,
@@ -77,7 +79,7 @@ pub(super) fn take_all(
 }
 
 /// As `take_all`, but once `enough` targets have answered, stragglers have failed.
-pub(super) fn take_most(
+pub(in crate::journal) fn take_most(
     places: &[MirrorTarget],
     enough: usize,
     volume: &VolumeId,
@@ -89,7 +91,7 @@ pub(super) fn take_most(
 
 /// Asks all targets in parallel, each on a thread of its own. Once `enough` have answered, and
 /// preferably `wanted`, stragglers have failed, and so has a target that exceeds the deadline.
-pub(super) fn ask<T: Send + 'static>(
+pub(in crate::journal) fn ask<T: Send + 'static>(
     places: &[MirrorTarget],
     enough: usize,
     wanted: usize,

@@ -1,7 +1,7 @@
 //! A thread per target, so that targets work in parallel and one that hangs delays the others no
 //! longer than the deadline.
 
-use super::guard::caught;
+use super::super::guard::caught;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
@@ -13,14 +13,14 @@ use volume::target::Target;
 const MIRROR: &str = "weft-mirror";
 
 /// Work to do on a target.
-pub(super) type Job = Box<dyn FnOnce(&dyn Target) -> io::Result<()> + Send>;
+pub(in crate::journal) type Job = Box<dyn FnOnce(&dyn Target) -> io::Result<()> + Send>;
 
 type Answer = (usize, io::Result<()>);
 
 /// A thread that runs the jobs of one target in order. When the worker is dropped, the thread ends
 /// after the current job.
 #[derive(Debug)]
-pub(super) struct Worker {
+pub(in crate::journal) struct Worker {
     jobs: Sender<(Job, usize, Sender<Answer>)>,
     running: Weak<()>,
 }
@@ -60,7 +60,7 @@ fn serve(target: &dyn Target, jobs: &Receiver<(Job, usize, Sender<Answer>)>) {
 
 /// Runs a job on all workers in parallel. A worker that exceeds the deadline has failed, even if it
 /// finishes later.
-pub(super) fn all<'a>(
+pub(in crate::journal) fn all<'a>(
     workers: impl Iterator<Item = &'a Worker>,
     mut job: impl FnMut(usize) -> Job,
     deadline: Duration,
