@@ -13,10 +13,15 @@ mod removed;
 mod table;
 mod tenure;
 
+use crate::ranks::{
+    FileLocks, RecallWays, ServerTicks, SessionEnds, SessionKey, SessionNotes, SessionOpenings, SessionTable,
+    SessionsBefore, SetsBefore,
+};
 pub use crate::session::Question;
 use crate::session::locks;
 use crate::session::{EXCLUSIVE_LEASE, KERNEL_VALID_FOR};
 use crate::{Error, FileSystem, Result};
+use ::volume::ranked::{Guard, Ranked, RankedRw, ReadGuard, as_another_process};
 pub use caller::bound_secret;
 pub use caller::{Caller, Secret};
 pub(crate) use caller::{KEY, SETS, new_id, new_key};
@@ -26,11 +31,10 @@ pub(crate) use openings::{CLOSED, OPENINGS, Openings};
 pub(crate) use recall::SUPERSEDED;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 use table::{Left, Table};
 pub use tenure::Tenure;
-use volume::{lock, unpoisoned};
 
 /// The longest wait for a client to commit after a recall.
 const RECALL_TIMEOUT: Duration = Duration::from_secs(20);
@@ -54,43 +58,43 @@ pub type Recall = Arc<dyn Fn(&[Question]) + Send + Sync>;
 
 /// The sessions' state, as maintenance needs it: which client holds what.
 pub(crate) struct Leases {
-    table: Mutex<Table>,
+    table: Ranked<Table, SessionTable>,
     changed: Condvar,
-    locks: Mutex<locks::Locks>,
+    locks: Ranked<locks::Locks, FileLocks>,
     unlocked: Condvar,
     /// The grace period: sessions from before a restart may still be reclaimed, and nothing is
     /// freed.
     in_grace: AtomicBool,
     /// The sessions from before the restart that have neither ended nor completed their reclaim.
     /// What other sessions had was given up before.
-    before: Mutex<BTreeSet<u64>>,
+    before: Ranked<BTreeSet<u64>, SessionsBefore>,
     /// The sets that those sessions had.
-    owned: Mutex<BTreeMap<u64, BTreeSet<u64>>>,
+    owned: Ranked<BTreeMap<u64, BTreeSet<u64>>, SetsBefore>,
     /// The key that signs session numbers.
-    key: Mutex<[u8; 32]>,
+    key: Ranked<[u8; 32], SessionKey>,
     /// A transaction that names stripes of a session's sets holds it for reading, the end of a
     /// session for writing: sets that were given up are not named afterwards.
-    naming: RwLock<()>,
+    naming: RankedRw<(), SessionEnds>,
     /// Held while the list of sessions is written.
-    noting: Mutex<()>,
+    noting: Ranked<(), SessionNotes>,
     /// This opening of the volume, and those before.
-    openings: Mutex<Openings>,
+    openings: Ranked<Openings, SessionOpenings>,
 }
 
 impl Default for Leases {
     fn default() -> Self {
         Self {
-            table: Mutex::new(Table::new(Duration::MAX, 1)),
+            table: Ranked::new(Table::new(Duration::MAX, 1)),
             changed: Condvar::new(),
-            locks: Mutex::default(),
+            locks: Ranked::default(),
             unlocked: Condvar::new(),
             in_grace: AtomicBool::new(false),
-            before: Mutex::default(),
-            owned: Mutex::default(),
-            key: Mutex::default(),
-            naming: RwLock::default(),
-            noting: Mutex::default(),
-            openings: Mutex::default(),
+            before: Ranked::default(),
+            owned: Ranked::default(),
+            key: Ranked::default(),
+            naming: RankedRw::default(),
+            noting: Ranked::default(),
+            openings: Ranked::default(),
         }
     }
 }
@@ -107,25 +111,25 @@ impl Leases {
         mut owned: BTreeMap<u64, BTreeSet<u64>>,
         mut superseded: BTreeSet<(u64, u64)>,
     ) {
-        *lock(&self.openings) = openings;
+        *self.openings.lock() = openings;
         owned.retain(|session, _| before.contains(session));
-        *lock(&self.owned) = owned;
+        *self.owned.lock() = owned;
         superseded.retain(|(session, _)| before.contains(session));
         let mut table = Table::new(Duration::MAX, opening * SESSIONS_PER_OPENING + 1);
         table.begin_superseded(superseded);
         *self.table() = table;
         self.in_grace.store(!before.is_empty(), Ordering::Relaxed);
-        *lock(&self.before) = before;
+        *self.before.lock() = before;
     }
 
     /// Sets the key that signs session numbers.
     pub fn sign_with(&self, key: [u8; 32]) {
-        *lock(&self.key) = key;
+        *self.key.lock() = key;
     }
 
     /// This opening of the volume.
     pub fn opening(&self) -> Opening {
-        lock(&self.openings).current()
+        self.openings.lock().current()
     }
 
     /// Ends the grace period.
@@ -134,17 +138,17 @@ impl Leases {
         let mut table = self.table();
         table.end_superseded();
         self.in_grace.store(false, Ordering::Relaxed);
-        lock(&self.before).clear();
-        lock(&self.owned).clear();
+        self.before.lock().clear();
+        self.owned.lock().clear();
     }
 
     /// Held while a transaction names stripes of a session's sets: no session ends meanwhile.
-    fn naming(&self) -> RwLockReadGuard<'_, ()> {
-        unpoisoned(self.naming.read())
+    fn naming(&self) -> ReadGuard<'_, (), SessionEnds> {
+        self.naming.read()
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
-        lock(&self.table)
+    fn table(&self) -> Guard<'_, Table, SessionTable> {
+        self.table.lock()
     }
 
     /// Whether a client may still write to a set or name it in a transaction.
@@ -162,8 +166,8 @@ impl Leases {
 pub struct Sessions {
     fs: Arc<FileSystem>,
     lease: Duration,
-    recalls: Mutex<HashMap<u64, Recall>>,
-    ticks: Mutex<Ticks>,
+    recalls: Ranked<HashMap<u64, Recall>, RecallWays>,
+    ticks: Ranked<Ticks, ServerTicks>,
     began: Instant,
     /// The server ends: it no longer hears clients, and so it ends no sessions.
     stopped: AtomicBool,
@@ -214,8 +218,8 @@ impl Sessions {
     pub fn new(fs: Arc<FileSystem>, lease: Duration) -> Arc<Self> {
         fs.leases.table().set_lease(lease);
         let now = Instant::now();
-        let ticks = Mutex::new(Ticks { last: now, grace_end: now + lease });
-        Arc::new(Self { fs, lease, recalls: Mutex::default(), ticks, began: now, stopped: AtomicBool::new(false) })
+        let ticks = Ranked::new(Ticks { last: now, grace_end: now + lease });
+        Arc::new(Self { fs, lease, recalls: Ranked::default(), ticks, began: now, stopped: AtomicBool::new(false) })
     }
 
     /// The volume.
@@ -258,7 +262,7 @@ impl Sessions {
     /// Whether a session from before the start may still be reclaimed and was not reclaimed yet.
     pub fn awaits(&self, session: u64) -> bool {
         let table = self.fs.leases.table();
-        let is_of_before = lock(&self.fs.leases.before).contains(&session);
+        let is_of_before = self.fs.leases.before.lock().contains(&session);
         is_of_before && !table.has(session)
     }
 
@@ -292,7 +296,7 @@ impl Sessions {
         // A thread that reclaims a session holds the table.
         let table = self.fs.leases.table();
         let (next, mut live) = table.living();
-        live.extend(lock(&self.fs.leases.before).iter().filter(|session| !table.has(**session)));
+        live.extend(self.fs.leases.before.lock().iter().filter(|session| !table.has(**session)));
         (next, live)
     }
 
@@ -300,13 +304,14 @@ impl Sessions {
     /// session. `peer` is the name in its certificate. None when the session is not its own.
     pub fn caller(&self, session: u64, shown: &Secret, peer: Option<&str>) -> Option<Caller> {
         let opening = self.opening();
-        Caller::verified(&lock(&self.fs.leases.key), session, shown, peer.unwrap_or_default(), &opening)
+        Caller::verified(&self.fs.leases.key.lock(), session, shown, peer.unwrap_or_default(), &opening)
     }
 
     /// Carries out a request of a client in this process, in its session. Its first request begins
     /// a session. May take long because it waits for other clients.
     pub fn answer(self: &Arc<Self>, session: Option<u64>, recall: &Recall, operation: u16, arguments: &[u8]) -> Answer {
-        self.answer_request(&Caller::trusted(session), recall, operation, arguments, Request::default()).0
+        let (caller, request) = (Caller::trusted(session), Request::default());
+        as_another_process(|| self.answer_request(&caller, recall, operation, arguments, request)).0
     }
 
     /// As `answer`, for a request that may be repeated. Also returns the permissions on the chunk
@@ -365,7 +370,7 @@ impl Sessions {
     /// Notes that this process runs. If it did not, or hardly, messages of clients were not
     /// received: their sessions count as heard, and the grace period is longer.
     fn note_running(&self) {
-        let mut ticks = lock(&self.ticks);
+        let mut ticks = self.ticks.lock();
         let now = Instant::now();
         let since = now.saturating_duration_since(ticks.last);
         ticks.last = now;
@@ -397,7 +402,7 @@ impl Sessions {
     /// Ends the grace period if it is over, and cleans up after the sessions that did not return.
     fn end_grace(&self) {
         let now = Instant::now();
-        let is_over = now > lock(&self.ticks).grace_end || lock(&self.fs.leases.before).is_empty();
+        let is_over = now > self.ticks.lock().grace_end || self.fs.leases.before.lock().is_empty();
         // A session that is telling what it has is not cut short. It ends if it falls silent.
         let is_over = is_over && !self.fs.leases.table().any_is_reclaiming(now);
         if self.fs.leases.is_in_grace() && is_over {
@@ -430,8 +435,8 @@ impl Sessions {
     fn note_sessions(&self, durable: bool) -> Result<()> {
         let engine = self.fs.engine()?;
         let seq = {
-            let _one_at_a_time = lock(&self.fs.leases.noting);
-            let mut there = lock(&self.fs.leases.before).clone();
+            let _one_at_a_time = self.fs.leases.noting.lock();
+            let mut there = self.fs.leases.before.lock().clone();
             there.extend(self.fs.leases.table().names().into_iter().map(|(session, _)| session));
             engine.meta.put_setting(SESSIONS, &there)?
         };
@@ -442,8 +447,8 @@ impl Sessions {
     /// another. It is durable with the next sync.
     fn note_sets(&self) -> Result<()> {
         let engine = self.fs.engine()?;
-        let _one_at_a_time = lock(&self.fs.leases.noting);
-        let mut all = lock(&self.fs.leases.owned).clone();
+        let _one_at_a_time = self.fs.leases.noting.lock();
+        let mut all = self.fs.leases.owned.lock().clone();
         all.extend(self.fs.leases.table().all_sets());
         engine.meta.put_setting(SETS, &all)?;
         Ok(())
@@ -457,10 +462,10 @@ impl Sessions {
     /// client asks again: it must not take its sets for lost, with what it wrote to them.
     fn owned(&self, session: u64, reclaimed: Vec<u64>) -> Result<Vec<u64>> {
         let leases = &self.fs.leases;
-        if !leases.is_in_grace() || !lock(&leases.before).contains(&session) {
+        if !leases.is_in_grace() || !leases.before.lock().contains(&session) {
             return Ok(Vec::new());
         }
-        let owned = lock(&leases.owned).get(&session).cloned().unwrap_or_default();
+        let owned = leases.owned.lock().get(&session).cloned().unwrap_or_default();
         let meta = &self.fs.engine()?.meta;
         let mut there = Vec::new();
         for set in reclaimed.into_iter().filter(|set| owned.contains(set)) {
@@ -489,7 +494,7 @@ impl Sessions {
             for other in unaware {
                 if !notified.contains(&other) {
                     notified.push(other);
-                    let recall = lock(&self.recalls).get(&other).cloned();
+                    let recall = self.recalls.lock().get(&other).cloned();
                     recall.inspect(|recall| recall(&[]));
                 }
             }
@@ -511,26 +516,26 @@ impl Sessions {
         let mut table = leases.table();
         loop {
             // A session that ends meanwhile leaves the list.
-            let away = lock(&leases.before).iter().any(|other| !table.has(*other));
+            let away = leases.before.lock().iter().any(|other| !table.has(*other));
             let left = exclusive_end.saturating_duration_since(Instant::now());
             if !away || left.is_zero() {
                 return;
             }
-            (table, _) = unpoisoned(leases.changed.wait_timeout(table, left));
+            table = table.wait_timeout(&leases.changed, left);
         }
     }
 
     /// Ends a session, if `end` does, and cleans up after it.
     fn leave(&self, session: u64, end: impl FnOnce(&mut Table) -> Option<Left>) -> Option<Left> {
         let left = {
-            let _nobody_names = unpoisoned(self.fs.leases.naming.write());
+            let _nobody_names = self.fs.leases.naming.write();
             end(&mut self.fs.leases.table())?
         };
-        lock(&self.fs.leases.before).remove(&session);
+        self.fs.leases.before.lock().remove(&session);
         self.fs.leases.changed.notify_all();
-        lock(&self.fs.leases.locks).end(session);
+        self.fs.leases.locks.lock().end(session);
         self.fs.leases.unlocked.notify_all();
-        lock(&self.recalls).remove(&session);
+        self.recalls.lock().remove(&session);
         for &ino in &left.closed {
             self.closed(ino);
         }

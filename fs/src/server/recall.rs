@@ -8,7 +8,6 @@ use crate::server::table::files::Whose;
 use crate::server::table::{OpenQuestion, Table};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
-use volume::{lock, unpoisoned};
 
 /// How often the recall is repeated: a message may be lost with its connection.
 const REPEAT_INTERVAL: Duration = Duration::from_secs(1);
@@ -49,14 +48,14 @@ impl Sessions {
             if now >= next {
                 drop(table);
                 for question in &silent {
-                    let recall = lock(&self.recalls).get(&question.session).cloned();
+                    let recall = self.recalls.lock().get(&question.session).cloned();
                     recall.inspect(|recall| recall(&[(ino, question.number)]));
                 }
                 next = now + REPEAT_INTERVAL;
                 table = leases.table();
                 continue;
             }
-            (table, _) = unpoisoned(leases.changed.wait_timeout(table, next.min(end) - now));
+            table = table.wait_timeout(&leases.changed, next.min(end) - now);
         }
         drop(table);
         let silent: Vec<u64> = silent.into_iter().map(|question| question.session).collect();
@@ -76,7 +75,7 @@ impl Sessions {
         let owes = |table: &Table| !table.owing(&asked, ino, changes).is_empty();
         let superseded = if owes(&leases.table()) {
             // A change that is under way is done, or sees this.
-            let _nobody_names = unpoisoned(leases.naming.write());
+            let _nobody_names = leases.naming.write();
             leases.table().supersede(&asked, ino, changes)
         } else {
             Vec::new()
@@ -112,7 +111,7 @@ impl Sessions {
     pub(super) fn note_superseded(&self, durable: bool) -> Result<()> {
         let engine = self.fs.engine()?;
         let seq = {
-            let _one_at_a_time = lock(&self.fs.leases.noting);
+            let _one_at_a_time = self.fs.leases.noting.lock();
             let all: BTreeSet<(u64, u64)> =
                 self.fs.leases.table().all_superseded().iter().copied().take(MAX_NOTES).collect();
             engine.meta.put_setting(SUPERSEDED, &all)?

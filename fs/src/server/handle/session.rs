@@ -9,7 +9,6 @@ use meta::port::{Entered, Entry, FileLock, Heartbeat, Held, Session, VERSION, We
 use meta::{Attributes, Error, Result, Seq, SetRecord};
 use plan::TargetId;
 use std::time::{Duration, Instant};
-use volume::{lock, unpoisoned};
 
 /// The most sets that one request gets.
 const MAX_SETS_PER_REQUEST: u32 = 16;
@@ -43,7 +42,7 @@ impl Handle {
             // An ended session stays ended: work that its client began in it is not accepted in
             // another session.
             let lives =
-                |number: u64| table.has(number) || fs.leases.is_in_grace() && lock(&fs.leases.before).contains(&number);
+                |number: u64| table.has(number) || fs.leases.is_in_grace() && fs.leases.before.lock().contains(&number);
             let lapsed = session.is_some_and(|number| table.was_given_out(number) && !lives(number));
             if session.is_none_or(|_| lapsed) && !table.admits(&self.peer) {
                 return Err(Error::Unavailable(format!(
@@ -66,18 +65,19 @@ impl Handle {
         };
         fs.leases.changed.notify_all();
         self.grant_held(session);
-        lock(&self.sessions.recalls).insert(session, self.recall.clone());
+        self.sessions.recalls.lock().insert(session, self.recall.clone());
         if fresh {
             self.sessions.join(session, tells);
         }
+        let secret = caller::secret(&fs.leases.key.lock(), session, &self.peer);
         Ok(Welcome {
             session,
-            secret: caller::secret(&lock(&fs.leases.key), session, &self.peer),
+            secret,
             fresh,
             lapsed,
             label: fs.volume.label().to_json(),
             first_stripe: crate::volume::opened::first_stripe_of(session),
-            start: lock(&fs.leases.openings).lossy(),
+            start: fs.leases.openings.lock().lossy(),
             lease_ms: u32::try_from(self.sessions.lease.as_millis()).unwrap_or(u32::MAX),
             kept,
         })
@@ -85,7 +85,7 @@ impl Handle {
 
     /// The session holds exactly these locks. Returns those that others are in the way of.
     fn lock_exactly(&self, wanted: Vec<(u64, FileLock)>) -> Vec<(u64, FileLock)> {
-        let mut locks = lock(&self.sessions.fs.leases.locks);
+        let mut locks = self.sessions.fs.leases.locks.lock();
         locks.end(self.session);
         let mut refused = Vec::new();
         for (ino, wanted) in wanted {
@@ -114,7 +114,7 @@ impl Session for Handle {
         }
         let welcome = self.let_enter(entry, entry.session.is_some())?;
         self.sessions.fs.leases.table().can_drop(welcome.session);
-        let openings = lock(&self.sessions.fs.leases.openings);
+        let openings = self.sessions.fs.leases.openings.lock();
         Ok(Entered { welcome, opening: openings.current(), recovered: openings.recovered(&entry.opening) })
     }
 
@@ -124,7 +124,7 @@ impl Session for Handle {
         leases.table().reclaim(self.session, &held);
         let refused = self.lock_exactly(held.locks);
         leases.table().complete_reclaim(self.session);
-        lock(&leases.before).remove(&self.session);
+        leases.before.lock().remove(&self.session);
         leases.table().let_in(self.session, Instant::now());
         leases.changed.notify_all();
         leases.unlocked.notify_all();
@@ -134,7 +134,7 @@ impl Session for Handle {
     fn heartbeat(&self) -> Result<Heartbeat> {
         let fs = &self.sessions.fs;
         // The connection on which the session began may be closed.
-        lock(&self.sessions.recalls).insert(self.session, self.recall.clone());
+        self.sessions.recalls.lock().insert(self.session, self.recall.clone());
         self.grant_held(self.session);
         let (others, removed) = {
             let mut table = fs.leases.table();
@@ -241,7 +241,7 @@ impl Session for Handle {
                 return table.reserve(ino, size, length).ok_or(Error::TooLarge);
             }
             while table.is_being_cut(ino) {
-                table = unpoisoned(leases.changed.wait(table));
+                table = table.wait(&leases.changed);
             }
         }
     }
@@ -250,11 +250,11 @@ impl Session for Handle {
         let leases = &self.sessions.fs.leases;
         // Clients from before a restart may have locks that this server does not know yet. A client
         // that is reclaiming its own is not delayed.
-        if !lock(&leases.before).contains(&self.session) {
+        if !leases.before.lock().contains(&self.session) {
             self.wait_for_grace_end();
         }
         let end = Instant::now() + if wait { LOCK_WAITS } else { Duration::ZERO };
-        let mut locks = lock(&leases.locks);
+        let mut locks = leases.locks.lock();
         loop {
             // Check while the lock table is locked: the end of a session removes its locks
             // afterwards.
@@ -274,7 +274,7 @@ impl Session for Handle {
             if left.is_zero() {
                 return Ok(false);
             }
-            (locks, _) = unpoisoned(leases.unlocked.wait_timeout(locks, left));
+            locks = locks.wait_timeout(&leases.unlocked, left);
         }
     }
 
@@ -282,7 +282,7 @@ impl Session for Handle {
         if first > last {
             return Err(Error::Invalid("a range that ends before it begins".into()));
         }
-        let mut locks = lock(&self.sessions.fs.leases.locks);
+        let mut locks = self.sessions.fs.leases.locks.lock();
         let (owner, range) = ((self.session, owner), first..=last);
         if locks.held(self.session) >= MAX_LOCKS && locks.splits(ino, owner, &range) {
             return Err(Error::TooManyLocks);
@@ -307,7 +307,7 @@ impl Session for Handle {
     }
 
     fn conflicting_lock(&self, ino: u64, wanted: FileLock) -> Result<Option<FileLock>> {
-        let locks = lock(&self.sessions.fs.leases.locks);
+        let locks = self.sessions.fs.leases.locks.lock();
         Ok(locks.conflict(ino, &self.own_lock(&wanted)).map(|found| FileLock {
             owner: found.owner.1,
             first: *found.range.start(),
@@ -324,7 +324,7 @@ impl Session for Handle {
 
     fn reclaim_complete(&self) -> Result<()> {
         self.sessions.fs.leases.table().complete_reclaim(self.session);
-        lock(&self.sessions.fs.leases.before).remove(&self.session);
+        self.sessions.fs.leases.before.lock().remove(&self.session);
         Ok(())
     }
 
