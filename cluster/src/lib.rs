@@ -17,6 +17,7 @@ mod machine;
 pub mod meta_server;
 pub mod metrics;
 mod places;
+mod ranks;
 mod shares;
 #[cfg(test)]
 mod simulation;

@@ -29,6 +29,7 @@ mod data;
 mod error;
 mod maintenance;
 mod open;
+mod ranks;
 mod role;
 mod server;
 mod tenure;

@@ -15,14 +15,15 @@ use crate::volume::opened::{INDEX, Opened, STRIPES_PER_OPENING, lock};
 use crate::volume::places::{Directories, Places};
 use crate::volume::warnings::{self, Warnings};
 use crate::{Error, FileSystem, OpenOptions, Result, background, now};
+use ::volume::ranked::Ranked;
 use meta::journal::{JournalLimits, Journaled};
 use meta::kv::{Batch, Index, Kv, KvError, RedbIndex, ScratchIndex};
 use plan::TargetId;
 use session::server::Leases;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use volume::Targets;
 use volume::format::VolumeId;
@@ -211,13 +212,14 @@ impl FileSystem {
         }
         let opened = Opened {
             directory,
-            label: Mutex::new(label),
-            changing: Mutex::default(),
+            label: Ranked::new(label),
+            relabelling: Ranked::default(),
+            changing: Ranked::default(),
             read_only: options.read_only,
             warn: options.warn,
             warnings: Warnings::default(),
             places: options.places,
-            missing: Mutex::new(missing.iter().cloned().collect()),
+            missing: Ranked::new(missing.iter().cloned().collect()),
             _lock: lock,
         };
         if let Some(line) = warnings::missing(&missing) {

@@ -14,7 +14,7 @@ mod keys;
 pub mod kv;
 pub mod namespace;
 mod number;
-pub mod ranked;
+mod ranks;
 mod record;
 mod requests;
 mod sets;
@@ -30,7 +30,9 @@ pub use record::{FileKind, SetRecord, StripeRecord, Time, Totals};
 pub use requests::IdempotencyKey;
 pub use sets::DeadStripe;
 
-use std::sync::{Arc, Mutex};
+use crate::ranks::{FileNumbers, SetNumbers};
+use std::sync::Arc;
+use volume::ranked::Ranked;
 
 /// Results of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -41,8 +43,8 @@ pub const MERGE: kv::MergeFn = record::merge;
 /// The metadata of a volume.
 pub struct Meta {
     kv: Arc<dyn kv::Kv>,
-    inos: Mutex<number::Lease>,
-    sets: Mutex<number::Lease>,
+    inos: Ranked<number::Lease, FileNumbers>,
+    sets: Ranked<number::Lease, SetNumbers>,
     floors: requests::Floors,
 }
 
@@ -53,7 +55,7 @@ impl Meta {
     /// # Errors
     /// When the engine cannot be read or written.
     pub fn open(kv: Arc<dyn kv::Kv>, owner: (u32, u32), now: Time) -> Result<Self> {
-        let (inos, sets) = (Mutex::new(number::Lease::inos()), Mutex::new(number::Lease::sets()));
+        let (inos, sets) = (Ranked::new(number::Lease::inos()), Ranked::new(number::Lease::sets()));
         let meta = Self { kv, inos, sets, floors: requests::Floors::default() };
         meta.make_root(owner, now)?;
         Ok(meta)

@@ -4,8 +4,7 @@
 use crate::record::decode;
 use crate::transaction::run;
 use crate::{Meta, Result, keys};
-use std::sync::Mutex;
-use volume::lock;
+use volume::ranked::{Rank, Ranked};
 
 /// A batch of numbers to allocate from.
 #[derive(Debug)]
@@ -47,7 +46,7 @@ impl Meta {
     /// # Errors
     /// When the metadata cannot be written.
     pub fn skip_sets(&self, last: u64) -> Result<()> {
-        let mut lease = lock(&self.sets);
+        let mut lease = self.sets.lock();
         let key = keys::setting(lease.setting);
         run(&*self.kv, |t| {
             let first: u64 = t.get_bytes(&key)?.as_deref().map(decode).transpose()?.unwrap_or(lease.first);
@@ -63,7 +62,7 @@ impl Meta {
     /// # Errors
     /// When the metadata cannot be read.
     pub fn gave_out(&self, ino: u64) -> Result<bool> {
-        let lease = lock(&self.inos);
+        let lease = self.inos.lock();
         let next = match lease.end {
             0 => self.setting(lease.setting)?.unwrap_or(lease.first),
             _ => lease.next,
@@ -71,7 +70,7 @@ impl Meta {
         Ok((lease.first..next).contains(&ino))
     }
 
-    fn next(&self, lease: &Mutex<Lease>) -> Result<u64> {
+    fn next(&self, lease: &Ranked<Lease, impl Rank>) -> Result<u64> {
         self.next_of(lease, 1)
     }
 
@@ -80,8 +79,8 @@ impl Meta {
         self.next_of(&self.inos, u64::from(count))
     }
 
-    fn next_of(&self, lease: &Mutex<Lease>, count: u64) -> Result<u64> {
-        let mut lease = lock(lease);
+    fn next_of(&self, lease: &Ranked<Lease, impl Rank>, count: u64) -> Result<u64> {
+        let mut lease = lease.lock();
         if count > lease.batch {
             return Err(crate::Error::Invalid("too many numbers at a time".into()));
         }

@@ -12,6 +12,7 @@
 pub mod caller;
 pub mod locks;
 pub mod port;
+mod ranks;
 pub mod replay;
 pub mod server;
 pub mod transport;

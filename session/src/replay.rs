@@ -1,11 +1,12 @@
 //! Replay of answers: a client repeats a request when its answer got lost, and gets the answer of
 //! the first time.
 
+use crate::ranks::Answers;
 use bytes::Bytes;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar};
 use std::time::{Duration, Instant};
-use volume::{lock, unpoisoned};
+use volume::ranked::Ranked;
 
 /// Maximum number of answers kept for a session. A client has fewer requests in flight.
 const MAX_ANSWERS: usize = 4096;
@@ -16,7 +17,7 @@ const MAX_WAITING_THREADS: u64 = 4;
 /// The requests of one session.
 #[derive(Debug, Default)]
 pub struct Replay {
-    state: Mutex<State>,
+    state: Ranked<State, Answers>,
     changed: Condvar,
 }
 
@@ -64,7 +65,7 @@ impl Running<'_> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         if !self.done {
-            let mut state = lock(&self.replay.state);
+            let mut state = self.replay.state.lock();
             if let Some(record) = state.requests.get_mut(&self.request) {
                 record.panicked = true;
             }
@@ -93,7 +94,7 @@ impl Replay {
     /// Registers a request. Waits up to `timeout` for one that is being executed.
     pub fn come(self: &Arc<Self>, request: u64, operation: u16, answered: u64, timeout: Duration) -> Seen {
         let end = Instant::now() + timeout;
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.answered = state.answered.max(answered);
         let first = state.answered;
         state.requests.retain(|&request, record| request >= first || !record.has_ended());
@@ -130,7 +131,7 @@ impl Replay {
             if left.is_zero() {
                 return Seen::Busy;
             }
-            (state, _) = unpoisoned(self.changed.wait_timeout(state, left));
+            state = state.wait_timeout(&self.changed, left);
         }
     }
 
@@ -140,7 +141,7 @@ impl Replay {
     }
 
     fn done(&self, request: u64, answer: Option<Bytes>) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if answer.is_none() {
             state.requests.remove(&request);
         } else if let Some(record) = state.requests.get_mut(&request) {
@@ -200,7 +201,7 @@ mod tests {
         assert_eq!(again(replay.clone())(), Seen::Forgotten);
         // It is forgotten like others when the client has its answers.
         assert_eq!(replay.come(2, OPERATION, 2, Duration::ZERO), Seen::New);
-        assert_eq!(replay.state.lock().unwrap().requests.len(), 1);
+        assert_eq!(replay.state.lock().requests.len(), 1);
     }
 
     #[test]
@@ -224,7 +225,7 @@ mod tests {
         let mut waiting: Vec<_> = (1..=3 * MAX_WAITING_THREADS)
             .map(|number| {
                 let thread = std::thread::spawn(again(replay.clone()));
-                while replay.state.lock().unwrap().requests[&1].again < number {
+                while replay.state.lock().requests[&1].again < number {
                     std::thread::yield_now();
                 }
                 thread
@@ -247,7 +248,7 @@ mod tests {
             assert_eq!(replay.come(request, OPERATION, 0, Duration::ZERO), Seen::New);
             replay.done(request, Some(Bytes::new()));
         }
-        assert!(replay.state.lock().unwrap().requests.len() <= MAX_ANSWERS);
+        assert!(replay.state.lock().requests.len() <= MAX_ANSWERS);
         assert_eq!(replay.come(1, OPERATION, 0, Duration::ZERO), Seen::Forgotten);
     }
 }

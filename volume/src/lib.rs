@@ -14,6 +14,8 @@ pub mod machine;
 mod mutex;
 pub mod object;
 mod open_files;
+#[macro_use]
+pub mod ranked;
 pub mod set;
 pub mod steps;
 pub mod target;

@@ -2,10 +2,11 @@
 //! and renews them when a store refuses one.
 
 use super::{Credentials, Rights, TOKEN_BYTES, Token, set_of};
+use crate::ranks::{KnownTokens, TokenRequest};
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, OnceLock};
-use volume::lock;
+use std::sync::OnceLock;
+use volume::ranked::{Guard, Ranked};
 use volume::target::TargetFile;
 
 /// The cache keeps the tokens of this many recent chunk sets, and as many older ones.
@@ -27,11 +28,11 @@ struct Kept {
 /// The capability cache of a client.
 #[derive(Default)]
 pub(crate) struct CapabilityCache {
-    tokens: Mutex<Tokens>,
+    tokens: Ranked<Tokens, KnownTokens>,
     ask: OnceLock<Ask>,
     /// Held during a request to the metadata server, so that many operations that are refused at
     /// once cause one request.
-    asking: Mutex<()>,
+    asking: Ranked<(), TokenRequest>,
 }
 
 /// Two generations: tokens put in recently, and older ones.
@@ -68,8 +69,8 @@ impl CapabilityCache {
         let _ = self.ask.set(ask);
     }
 
-    fn tokens(&self) -> MutexGuard<'_, Tokens> {
-        lock(&self.tokens)
+    fn tokens(&self) -> Guard<'_, Tokens, KnownTokens> {
+        self.tokens.lock()
     }
 
     /// Stores the tokens of an answer, which are concatenated. `arguments` are those of the request
@@ -98,7 +99,7 @@ impl Credentials for CapabilityCache {
 
     fn renew(&self, file: TargetFile, changes: bool, refused: Option<Token>) -> Option<Token> {
         let another = || self.token(file, changes).filter(|token| Some(*token) != refused);
-        let _one_at_a_time = lock(&self.asking);
+        let _one_at_a_time = self.asking.lock();
         // Another thread renewed it meanwhile.
         if let Some(token) = another() {
             return Some(token);
@@ -141,7 +142,7 @@ mod tests {
         let capabilities = Arc::new(CapabilityCache::default());
         capabilities.put(token(1, Rights::Read, 5).as_bytes(), Some(b"args"));
         capabilities.put(token(2, Rights::Write, 5).as_bytes(), None);
-        let asked = Arc::new(Mutex::new(Vec::new()));
+        let asked = Arc::new(std::sync::Mutex::new(Vec::new()));
         let (weak, log) = (Arc::downgrade(&capabilities), asked.clone());
         capabilities.on_refusal(Box::new(move |arguments| {
             log.lock().unwrap().push(arguments.map(<[u8]>::to_vec));

@@ -10,11 +10,13 @@ use super::service::{Commands, MetaServer, Shared};
 use super::standby::{Whereabouts, not_holder};
 use super::{COMMAND, WHO};
 use crate::capability::now_ms;
+use crate::ranks::StandbyPosition;
 use fs::Tenure;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
+use volume::ranked::Ranked;
 use volume::{Control, lock, unpoisoned};
 use wire::{Reply, Request, Service};
 
@@ -43,7 +45,7 @@ pub(super) struct Entrance {
     /// The server that has the volume, as far as this one knows.
     holder: Mutex<Option<Peer>>,
     /// What this server tells the holder, and the last transaction that the holder told.
-    pub progress: Mutex<(StandbyProgress, u64)>,
+    pub progress: Ranked<(StandbyProgress, u64), StandbyPosition>,
     /// The list of servers is another one than that which was kept last.
     pub changed: AtomicBool,
     door: Door,
@@ -65,7 +67,7 @@ impl Entrance {
             term: RwLock::default(),
             company: Mutex::new(company),
             holder: Mutex::default(),
-            progress: Mutex::default(),
+            progress: Ranked::default(),
             changed: AtomicBool::new(false),
             door,
             label: Mutex::new(label),

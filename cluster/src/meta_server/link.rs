@@ -7,6 +7,7 @@ use super::{ANSWER_IS_GONE, COMMAND, NO_SESSION, NOT_HOLDER, RECALL, Ticket};
 use crate::address::VolumeAddress;
 use crate::capability::CapabilityCache;
 use crate::places::ClusterPlaces;
+use crate::ranks::{LinkProof, LinkRequests, LinkServers, LinkVolume};
 use fs::{Ending, FileSystem, OpenOptions, Places, Server};
 use meta::Error;
 use session::Question;
@@ -19,10 +20,10 @@ use session::transport::Call;
 use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use tokio::time::Instant;
-use volume::lock;
+use volume::ranked::Ranked;
 use wire::{Client, ClientOptions, OnPush, Push};
 
 /// Deadline of one attempt.
@@ -55,12 +56,12 @@ pub(super) struct LinkState {
     servers: Servers,
     pub(super) session: AtomicU64,
     /// What proves that the session is this client's, and the opening whose server knows it.
-    proof: Mutex<Proof>,
+    proof: Ranked<Proof, LinkProof>,
     /// When the client last asked for the list of servers.
-    listed: Mutex<Option<Instant>>,
-    volume: Mutex<Weak<FileSystem>>,
+    listed: Ranked<Option<Instant>, LinkServers>,
+    volume: Ranked<Weak<FileSystem>, LinkVolume>,
     capabilities: Arc<CapabilityCache>,
-    requests: Mutex<Requests>,
+    requests: Ranked<Requests, LinkRequests>,
     ending: Arc<Ending>,
 }
 
@@ -108,25 +109,25 @@ impl LinkState {
         Self {
             servers: Servers::new(servers, make),
             session: AtomicU64::new(0),
-            proof: Mutex::default(),
-            listed: Mutex::default(),
-            volume: Mutex::default(),
+            proof: Ranked::default(),
+            listed: Ranked::default(),
+            volume: Ranked::default(),
             capabilities: Arc::default(),
-            requests: Mutex::new(Requests { next: 1, open: BTreeSet::new() }),
+            requests: Ranked::new(Requests { next: 1, open: BTreeSet::new() }),
             ending: Arc::default(),
         }
     }
 
     /// Stores the session that the server gave to this client.
     pub(super) fn have(&self, entered: &Entered) {
-        *lock(&self.proof) = Proof { secret: entered.welcome.secret, opening: entered.opening };
+        *self.proof.lock() = Proof { secret: entered.welcome.secret, opening: entered.opening };
         self.session.store(entered.welcome.session, Ordering::SeqCst);
     }
 
     /// Asks for the list of servers from time to time, beside other work.
     fn list_servers(self: &Arc<Self>) {
         {
-            let mut listed = lock(&self.listed);
+            let mut listed = self.listed.lock();
             if listed.is_some_and(|when| when.elapsed() < LIST_INTERVAL) {
                 return;
             }
@@ -138,7 +139,7 @@ impl LinkState {
 
     /// Returns the number of a new request, which stays open until `end`.
     pub(super) fn begin(&self) -> u64 {
-        let mut requests = lock(&self.requests);
+        let mut requests = self.requests.lock();
         let request = requests.next;
         requests.next += 1;
         requests.open.insert(request);
@@ -147,7 +148,7 @@ impl LinkState {
 
     /// Closes a request that was answered or given up.
     pub(super) fn end(&self, request: u64) {
-        lock(&self.requests).open.remove(&request);
+        self.requests.lock().open.remove(&request);
     }
 }
 
@@ -288,10 +289,10 @@ impl Link {
                 return failed("the session ended before this was done");
             }
             let answered = {
-                let requests = lock(&self.state.requests);
+                let requests = self.state.requests.lock();
                 requests.open.first().copied().unwrap_or(requests.next)
             };
-            let proof = *lock(&self.state.proof);
+            let proof = *self.state.proof.lock();
             wish.opening = proof.opening.number;
             if wish.only_for.is_some_and(|opening| opening != wish.opening) {
                 return failed("another one has the volume now");
@@ -376,19 +377,19 @@ impl Link {
     fn pause(&self) {
         std::thread::sleep(RETRY_PAUSE);
         let (_, turn) = self.state.servers.current();
-        let least = lock(&self.state.proof).opening.number;
+        let least = self.state.proof.lock().opening.number;
         if !self.is_only() {
             crate::runtime().block_on(self.state.servers.look(turn, least));
         }
     }
 
     fn has_volume(&self) -> bool {
-        lock(&self.state.volume).strong_count() > 0
+        self.state.volume.lock().strong_count() > 0
     }
 
     /// Reclaims the session at a server that does not know it because it restarted.
     fn reclaim(&self) -> meta::Result<()> {
-        let volume = lock(&self.state.volume).upgrade();
+        let volume = self.state.volume.lock().upgrade();
         let volume = volume.ok_or_else(|| Error::Unavailable("the session with the metadata server ended".into()))?;
         volume.reclaim(&Remote(Self::taking_up(&self.state)), &|entered| self.state.have(entered))
     }
@@ -427,7 +428,7 @@ pub fn connect(address: &VolumeAddress, name: &str, options: OpenOptions) -> fs:
             if push.method == RECALL {
                 // A recall commits and sends requests, and so it blocks.
                 std::thread::spawn(move || {
-                    let volume = lock(&state.volume).upgrade();
+                    let volume = state.volume.lock().upgrade();
                     volume.inspect(|volume| volume.recall(&questions));
                 });
             }
@@ -462,7 +463,7 @@ pub fn connect(address: &VolumeAddress, name: &str, options: OpenOptions) -> fs:
     let find = Box::new(move |member: &fs::label::Member| places.open(&member.path));
     let volume =
         FileSystem::connect(Server { port, session, entered, find, ending: state.ending.clone() }, name, options)?;
-    *lock(&state.volume) = Arc::downgrade(&volume);
+    *state.volume.lock() = Arc::downgrade(&volume);
     Ok(volume)
 }
 

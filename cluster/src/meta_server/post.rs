@@ -158,7 +158,7 @@ impl Post {
 
     /// How the servers are.
     pub fn standings(&self) -> Standings {
-        let (progress, mut last) = *lock(&self.entrance.progress);
+        let (progress, mut last) = *self.entrance.progress.lock();
         if let Some(meta) = self.open() {
             last = meta.volume().last_transaction();
         }
@@ -269,12 +269,12 @@ impl Post {
         let Some(holder) = self.entrance.holder().filter(|holder| *holder != own && !holder.address.is_empty()) else {
             return;
         };
-        let progress = lock(&self.entrance.progress).0;
+        let progress = self.entrance.progress.lock().0;
         let Ok(peer_answer) = self.ways.ask(&holder.address, What::Heartbeat(progress), ANSWER_TIMEOUT) else { return };
         if !peer_answer.holds || self.entrance.open().is_some() {
             return;
         }
-        lock(&self.entrance.progress).1 = peer_answer.last;
+        self.entrance.progress.lock().1 = peer_answer.last;
         if peer_answer.refused.is_none() && self.entrance.company().learn(peer_answer.servers) {
             self.note_list();
         }

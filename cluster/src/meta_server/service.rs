@@ -4,6 +4,7 @@ use super::grants::Signer;
 use super::standby::{Whereabouts, holds, not_holder};
 use super::{ANSWER_IS_GONE, COMMAND, NO_SESSION, NOT_UNDERSTOOD, RECALL, Ticket, WHO};
 use crate::capability::{ClusterKey, now_ms};
+use crate::ranks::{RetiredServer, SessionAnswers};
 use crate::shares::Shares;
 use bytes::Bytes;
 use fs::{FileSystem, Sessions};
@@ -15,6 +16,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use volume::counts::Operation;
+use volume::ranked::Ranked;
 use volume::{Control, lock};
 use wire::{Complaints, Peer, Reply, Request, Service};
 
@@ -31,14 +33,14 @@ pub type Commands = fn(&[u8], bool, &Arc<Control>) -> Vec<u8>;
 pub struct MetaServer {
     sessions: Arc<Sessions>,
     commands: Commands,
-    replays: Mutex<HashMap<u64, Arc<Replay>>>,
+    replays: Ranked<HashMap<u64, Arc<Replay>>, SessionAnswers>,
     signer: Option<Signer>,
     counts: Counts,
     complaints: Complaints,
     /// The servers of the volume, for clients.
     servers: Mutex<Vec<String>>,
     /// Set when this server does not have the volume any more.
-    retired: Mutex<Option<Whereabouts>>,
+    retired: Ranked<Option<Whereabouts>, RetiredServer>,
     /// Limits requests that may wait for clients. They take only a part of the threads: what these
     /// clients send needs threads, too.
     pub(super) waiting: Shares,
@@ -72,12 +74,12 @@ impl MetaServer {
         Self {
             sessions,
             commands,
-            replays: Mutex::default(),
+            replays: Ranked::default(),
             signer: None,
             counts: Counts::default(),
             complaints: Complaints::default(),
             servers: Mutex::default(),
-            retired: Mutex::default(),
+            retired: Ranked::default(),
             waiting: Shares::new(crate::MAX_BLOCKING_OPERATIONS / 2),
             working: Shares::new(crate::MAX_BLOCKING_OPERATIONS / 8 * 3),
             running: Shares::new(COMMANDS),
@@ -109,7 +111,7 @@ impl MetaServer {
     /// tells clients whom to ask. It ends no sessions.
     pub fn retire(&self, known: Whereabouts) {
         self.stop();
-        *lock(&self.retired) = Some(known);
+        *self.retired.lock() = Some(known);
     }
 
     /// The volume of this server.
@@ -148,7 +150,7 @@ impl MetaServer {
     }
 
     fn replay(&self, session: u64) -> Arc<Replay> {
-        let mut replays = lock(&self.replays);
+        let mut replays = self.replays.lock();
         if !replays.contains_key(&session) {
             // A new session is a good time to discard the state of ended ones.
             let alive = self.sessions.clients();
@@ -168,7 +170,7 @@ impl MetaServer {
     /// meanwhile: the client repeats it at the next one. None for any other answer.
     fn failed_with_the_volume(&self, answer: &Answer) -> Option<Reply> {
         let Answer::Done(answer) = answer else { return None };
-        let retired = lock(&self.retired);
+        let retired = self.retired.lock();
         let known = retired.as_ref()?;
         // Only the error matters, whatever the operation returns.
         let result: Result<(), meta::Error> = postcard::from_bytes(answer).ok()?;
@@ -277,7 +279,7 @@ impl Service for Shared {
 
 impl Shared {
     async fn answer(&self, request: Request) -> Reply {
-        if let Some(known) = &*lock(&self.0.retired) {
+        if let Some(known) = &*self.0.retired.lock() {
             return not_holder(known);
         }
         if request.method == WHO {

@@ -3,12 +3,13 @@
 //! before this process opens the volume, also while a target hangs.
 
 use super::entrance::Entrance;
+use crate::ranks::{StandbyCourse, StandbyIndex, StandbyWalk};
 use meta::journal::{FollowOptions, Follower, Hint, MirrorTarget, Shelf};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use volume::lock;
+use volume::ranked::Ranked;
 
 /// How often the end of the journal is read. A limited amount is read at a time, so this limits the
 /// requests of a standby behind a busy holder, too.
@@ -38,29 +39,30 @@ pub(super) struct Course {
 pub(super) struct Trail {
     directory: PathBuf,
     entrance: Arc<Entrance>,
-    walk: Mutex<Option<Arc<Walk>>>,
+    walk: Ranked<Option<Arc<Walk>>, StandbyWalk>,
 }
 
 /// One thread that follows.
 struct Walk {
-    course: Mutex<Course>,
+    course: Ranked<Course, StandbyCourse>,
     ended: AtomicBool,
-    shelf: Mutex<Option<Arc<Shelf>>>,
+    shelf: Ranked<Option<Arc<Shelf>>, StandbyIndex>,
 }
 
 impl Trail {
     pub fn new(directory: &Path, entrance: Arc<Entrance>) -> Self {
-        Self { directory: directory.to_path_buf(), entrance, walk: Mutex::default() }
+        Self { directory: directory.to_path_buf(), entrance, walk: Ranked::default() }
     }
 
     /// Another server has the volume: follows it, from now on by this course.
     pub fn follow(&self, course: Course) {
-        let mut walk = lock(&self.walk);
+        let mut walk = self.walk.lock();
         if let Some(walk) = &*walk {
-            *lock(&walk.course) = course;
+            *walk.course.lock() = course;
             return;
         }
-        let new = Arc::new(Walk { course: Mutex::new(course), ended: AtomicBool::new(false), shelf: Mutex::default() });
+        let new =
+            Arc::new(Walk { course: Ranked::new(course), ended: AtomicBool::new(false), shelf: Ranked::default() });
         *walk = Some(new.clone());
         let (directory, entrance) = (self.directory.clone(), self.entrance.clone());
         std::thread::spawn(move || new.run(&directory, &entrance));
@@ -68,12 +70,12 @@ impl Trail {
 
     /// Ends that. Afterwards the index is closed.
     pub fn stop(&self) {
-        let Some(walk) = lock(&self.walk).take() else { return };
+        let Some(walk) = self.walk.lock().take() else { return };
         walk.ended.store(true, Ordering::SeqCst);
-        if let Some(shelf) = lock(&walk.shelf).take() {
+        if let Some(shelf) = walk.shelf.lock().take() {
             shelf.close();
         }
-        lock(&self.entrance.progress).0.applied = None;
+        self.entrance.progress.lock().0.applied = None;
     }
 }
 
@@ -98,7 +100,7 @@ impl Walk {
     fn follow(&self, directory: &Path, entrance: &Entrance) -> fs::Result<()> {
         let Some(shelf) = self.open(directory)? else { return Ok(()) };
         let (volume, losses) = {
-            let course = lock(&self.course);
+            let course = self.course.lock();
             (course.volume, course.losses)
         };
         let (batch_bytes, delay, pause, deadline) =
@@ -107,10 +109,10 @@ impl Walk {
         let mut follower = Follower::new(options, shelf).map_err(meta::Error::from)?;
         while !self.is_over() {
             let (places, epoch) = {
-                let course = lock(&self.course);
+                let course = self.course.lock();
                 (course.places.clone(), course.epoch)
             };
-            let last = lock(&entrance.progress).1;
+            let last = entrance.progress.lock().1;
             let more = follower.step(&places, &Hint { epoch, last }).map_err(meta::Error::from)?;
             self.tell(entrance, follower.position());
             if !more {
@@ -122,7 +124,7 @@ impl Walk {
 
     /// Opens the index, unless it is over already.
     fn open(&self, directory: &Path) -> fs::Result<Option<Arc<Shelf>>> {
-        let mut shelf = lock(&self.shelf);
+        let mut shelf = self.shelf.lock();
         if let Some(before) = shelf.take() {
             before.close();
         }
@@ -133,7 +135,7 @@ impl Walk {
     }
 
     fn tell(&self, entrance: &Entrance, applied: Option<u64>) {
-        let mut progress = lock(&entrance.progress);
+        let mut progress = entrance.progress.lock();
         if !self.is_over() {
             progress.0.applied = applied;
         }

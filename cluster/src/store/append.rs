@@ -7,16 +7,17 @@
 //! from gaps. So a block for a gap from before a restart of the store is refused: its writer counts
 //! the target as one that missed the stripe, as when the write failed, and a repair fills the gap.
 
+use crate::ranks::AppendLedger;
 use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar};
 use std::time::Duration;
+use volume::ranked::{Guard, Ranked};
 use volume::target::{
     Allocation, ClaimRequest, ClaimState, Durable, Owner, Presence, Space, Target, TargetFile, read_to_vec,
 };
-use volume::{lock, unpoisoned};
 
 /// Maximum number of ranges remembered for all chunks of a target. Beyond that, the chunks that
 /// were written to longest ago are forgotten.
@@ -154,7 +155,7 @@ fn length(target: &dyn Target, file: TargetFile) -> io::Result<u64> {
 /// What clients wrote to the chunks of a target.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    chunks: Mutex<Chunks>,
+    chunks: Ranked<Chunks, AppendLedger>,
     done: Condvar,
 }
 
@@ -168,8 +169,8 @@ struct Admitted<'a> {
 }
 
 impl Ledger {
-    fn chunks(&self) -> MutexGuard<'_, Chunks> {
-        lock(&self.chunks)
+    fn chunks(&self) -> Guard<'_, Chunks, AppendLedger> {
+        self.chunks.lock()
     }
 
     /// Forgets a chunk because a server changed it.
@@ -197,7 +198,7 @@ impl Ledger {
             }
         }
         while chunks.of.get(&file).is_some_and(|chunk| chunk.pending.iter().any(|other| meet(other, &range))) {
-            chunks = unpoisoned(self.done.wait(chunks));
+            chunks = chunks.wait(&self.done);
         }
         chunks.clock += 1;
         let clock = chunks.clock;

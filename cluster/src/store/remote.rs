@@ -7,14 +7,15 @@ use super::protocol::{
 use super::reports::Reports;
 use crate::address::StoreAddress;
 use crate::capability::{Credentials, Token};
+use crate::ranks::{StoreClients, StoreEpoch, StoreFence, StoreUnsynced};
 use plan::Domain;
 use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
-use volume::lock;
+use volume::ranked::{Guard, Ranked};
 use volume::target::{
     Allocation, ClaimRequest, ClaimState, Durable, Epoch, Owner, Presence, Space, Target, TargetFile, read_to_vec,
 };
@@ -29,12 +30,12 @@ const MAX_MESSAGE_BYTES: usize = 8 << 20;
 
 /// The storage servers that this process uses. All targets of a store share its connections.
 pub struct Stores {
-    clients: Mutex<HashMap<String, Client>>,
+    clients: Ranked<HashMap<String, Client>, StoreClients>,
     tls: Option<ClientTls>,
     credentials: Option<Arc<dyn Credentials>>,
     /// The latest reports of the stores.
     pub reports: Arc<Reports>,
-    fence: Mutex<Option<Arc<Living>>>,
+    fence: Ranked<Option<Arc<Living>>, StoreFence>,
 }
 
 /// Returns the fence message; None when there is nothing to tell.
@@ -57,17 +58,17 @@ impl fmt::Debug for Stores {
 impl Stores {
     /// Uses this certificate, and these credentials with every operation.
     pub fn new(tls: Option<ClientTls>, credentials: Option<Arc<dyn Credentials>>) -> Self {
-        Self { clients: Mutex::default(), tls, credentials, reports: Arc::default(), fence: Mutex::default() }
+        Self { clients: Ranked::default(), tls, credentials, reports: Arc::default(), fence: Ranked::default() }
     }
 
     /// From now on, the stores are told the live sessions of a volume at regular intervals.
     pub fn tell_of_sessions(&self, living: impl Fn() -> Option<Vec<u8>> + Send + Sync + 'static) {
-        *lock(&self.fence) = Some(Arc::new(living));
+        *self.fence.lock() = Some(Arc::new(living));
     }
 
     /// The fence message to send now.
     pub(super) fn living_sessions(&self) -> Option<Vec<u8>> {
-        let living = lock(&self.fence).clone()?;
+        let living = self.fence.lock().clone()?;
         living()
     }
 
@@ -79,18 +80,18 @@ impl Stores {
     /// A target with other credentials: a store that works for a client shows the client's
     /// [`Token`].
     pub fn target_for(&self, address: &StoreAddress, credentials: Option<Arc<dyn Credentials>>) -> RemoteTarget {
-        let mut clients = lock(&self.clients);
+        let mut clients = self.clients.lock();
         let client = clients.entry(address.server.clone()).or_insert_with(|| {
             let options = ClientOptions { tls: self.tls.clone(), ..way() };
             Client::new(crate::runtime().handle().clone(), &address.server, options)
         });
         let (address, client) = (address.clone(), client.clone());
-        RemoteTarget { address, client, credentials, unsynced: Mutex::default(), epoch: Mutex::default() }
+        RemoteTarget { address, client, credentials, unsynced: Ranked::default(), epoch: Ranked::default() }
     }
 
     /// All stores, by address.
     pub(super) fn clients(&self) -> Vec<(String, Client)> {
-        let clients = lock(&self.clients);
+        let clients = self.clients.lock();
         clients.iter().map(|(server, client)| (server.clone(), client.clone())).collect()
     }
 }
@@ -117,9 +118,9 @@ pub struct RemoteTarget {
     client: Client,
     credentials: Option<Arc<dyn Credentials>>,
     /// Files with data that is not synced, and the store's boot number at the time of the write.
-    unsynced: Mutex<HashMap<TargetFile, u64>>,
+    unsynced: Ranked<HashMap<TargetFile, u64>, StoreUnsynced>,
     /// The epoch under which it changes the volume.
-    epoch: Mutex<Option<Epoch>>,
+    epoch: Ranked<Option<Epoch>, StoreEpoch>,
 }
 
 impl fmt::Debug for RemoteTarget {
@@ -132,7 +133,7 @@ impl RemoteTarget {
     /// A target over a connection that the caller has.
     #[cfg(test)]
     pub(super) fn over(address: StoreAddress, client: Client) -> Self {
-        Self { address, client, credentials: None, unsynced: Mutex::default(), epoch: Mutex::default() }
+        Self { address, client, credentials: None, unsynced: Ranked::default(), epoch: Ranked::default() }
     }
 
     /// Makes the directory a target without a label.
@@ -211,8 +212,8 @@ impl RemoteTarget {
         self.settle(method, operands.file.into(), answer)
     }
 
-    fn epoch(&self) -> MutexGuard<'_, Option<Epoch>> {
-        lock(&self.epoch)
+    fn epoch(&self) -> Guard<'_, Option<Epoch>, StoreEpoch> {
+        self.epoch.lock()
     }
 
     /// Turns an answer, or the lack of one, into the result of an operation. When the store's
@@ -224,7 +225,7 @@ impl RemoteTarget {
             return Ok(answer);
         }
         let (_, start) = decode_done(&answer.body);
-        let mut unsynced = lock(&self.unsynced);
+        let mut unsynced = self.unsynced.lock();
         if unsynced.len() >= MAX_UNSYNCED_FILES {
             unsynced.clear();
         }

@@ -9,16 +9,17 @@ use super::protocol::{
 };
 use super::report::{Counts, Looked};
 use crate::capability::{ClusterKey, FenceMessage, Guard, Refusal, Rights, Token, Wanted, now_ms};
+use crate::ranks::{Formatting, ServedTarget, ServedVolume};
 use crate::shares::Shares;
 use bytes::Bytes;
 use plan::Domain;
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, Semaphore};
-use volume::lock;
+use volume::ranked::{self, Ranked};
 use volume::target::{Allocation, Disk, Durable, Target, TargetFile};
 use wire::{Complaints, Payload, Reply, Request, Service};
 
@@ -39,9 +40,11 @@ const UNTIL_FENCE: Duration = Duration::from_secs(10);
 /// A directory that is a target or can become one.
 pub(super) struct TargetSlot {
     path: PathBuf,
-    target: Mutex<Option<Arc<dyn Target>>>,
+    target: Ranked<Option<Arc<dyn Target>>, ServedTarget>,
+    /// Held while the directory becomes a target.
+    formatting: Ranked<(), Formatting>,
     /// The volume that the target's label names.
-    volume: Mutex<Option<Of>>,
+    volume: Ranked<Option<Of>, ServedVolume>,
     /// What clients wrote to the target's chunks.
     ledger: Arc<Ledger>,
     /// Orders changes of the claim among the operations.
@@ -178,8 +181,9 @@ impl TargetSlot {
     fn new(path: PathBuf, target: Option<Arc<dyn Target>>) -> Self {
         Self {
             path,
-            volume: Mutex::new(target.as_deref().and_then(volume_of)),
-            target: Mutex::new(target),
+            volume: Ranked::new(target.as_deref().and_then(volume_of)),
+            target: Ranked::new(target),
+            formatting: Ranked::default(),
             ledger: Arc::default(),
             gate: Gate::default(),
             depth: Arc::new(Semaphore::new(MAX_RUNNING_OPERATIONS)),
@@ -188,8 +192,8 @@ impl TargetSlot {
         }
     }
 
-    fn volume(&self) -> MutexGuard<'_, Option<Of>> {
-        lock(&self.volume)
+    fn volume(&self) -> ranked::Guard<'_, Option<Of>, ServedVolume> {
+        self.volume.lock()
     }
 
     /// The target as clients see it, which may only append, or as servers see it.
@@ -205,18 +209,19 @@ impl TargetSlot {
     }
 
     pub(super) fn target(&self) -> io::Result<Arc<dyn Target>> {
-        let target = lock(&self.target);
+        let target = self.target.lock();
         target.clone().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "it is not a target yet"))
     }
 
     fn format(&self) -> io::Result<()> {
-        let mut target = lock(&self.target);
-        if target.is_none() {
+        let _one_at_a_time = self.formatting.lock();
+        let Ok(target) = self.target() else {
             Disk::format(&self.path).map_err(io::Error::other)?;
-            *target = Some(open(&self.path).map_err(io::Error::other)?);
+            let new = open(&self.path).map_err(io::Error::other)?;
+            *self.target.lock() = Some(new);
             return Ok(());
-        }
-        let made = target.as_ref().is_some_and(|target| target.read(TargetFile::Label, 0, &mut [0]).is_ok());
+        };
+        let made = target.read(TargetFile::Label, 0, &mut [0]).is_ok();
         // A formatted target without a label is left over from an interrupted attempt.
         if made { Err(io::ErrorKind::AlreadyExists.into()) } else { Ok(()) }
     }

@@ -7,18 +7,18 @@
 
 use crate::client::Client;
 use crate::data::write::lost;
+use crate::ranks::ClientLocks;
 use crate::{Error, FileSystem, Result};
+use ::volume::ranked::Ranked;
 use session::locks::{Lock, Locks};
 use session::port::FileLock;
 use std::ops::RangeInclusive;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use volume::lock;
 
 /// The locks of this client, to the byte: exactly these are reclaimed from a restarted server.
 #[derive(Default)]
 pub(crate) struct OwnLocks {
-    own: Mutex<Own>,
+    own: Ranked<Own, ClientLocks>,
     /// Whether `lost` is not empty.
     any_lost: AtomicBool,
 }
@@ -41,29 +41,29 @@ const OWN: u64 = 0;
 
 impl OwnLocks {
     fn asking(&self) -> Asked {
-        Asked(lock(&self.own).reclaims)
+        Asked(self.own.lock().reclaims)
     }
 
     /// Records a lock that a server granted. Returns false if locks were reclaimed since the
     /// request: the restarted server does not know this one.
     fn got(&self, asked: Asked, ino: u64, wanted: &FileLock) -> bool {
         let FileLock { owner, first, last, exclusive, process } = *wanted;
-        let mut own = lock(&self.own);
+        let mut own = self.own.lock();
         Asked(own.reclaims) == asked
             && own.locks.lock(ino, Lock { owner: (OWN, owner), range: first..=last, exclusive, process })
     }
 
     fn has(&self, ino: u64, owner: u64, range: &RangeInclusive<u64>) -> bool {
-        lock(&self.own).locks.has(ino, (OWN, owner), range)
+        self.own.lock().locks.has(ino, (OWN, owner), range)
     }
 
     fn gave_up(&self, ino: u64, owner: u64, range: &RangeInclusive<u64>) {
-        lock(&self.own).locks.unlock(ino, (OWN, owner), range);
+        self.own.lock().locks.unlock(ino, (OWN, owner), range);
     }
 
     /// Marks all locks as lost. Returns how many there were.
     pub fn lose_all(&self) -> usize {
-        let mut own = lock(&self.own);
+        let mut own = self.own.lock();
         own.reclaims += 1;
         let lost = std::mem::take(&mut own.locks).all();
         own.lost.extend(lost.iter().map(|(ino, held)| (*ino, held.owner.1)));
@@ -73,7 +73,7 @@ impl OwnLocks {
 
     /// Marks one lock as lost.
     fn lose(&self, ino: u64, held: &FileLock) {
-        let mut own = lock(&self.own);
+        let mut own = self.own.lock();
         own.locks.unlock(ino, (OWN, held.owner), &(held.first..=held.last));
         own.lost.push((ino, held.owner));
         self.any_lost.store(true, Ordering::Release);
@@ -84,14 +84,14 @@ impl OwnLocks {
     }
 
     pub fn take_lost(&self) -> Vec<(u64, u64)> {
-        let mut own = lock(&self.own);
+        let mut own = self.own.lock();
         self.any_lost.store(false, Ordering::Release);
         std::mem::take(&mut own.lost)
     }
 
     /// The locks to reclaim.
     pub fn tell(&self) -> Vec<(u64, FileLock)> {
-        let mut own = lock(&self.own);
+        let mut own = self.own.lock();
         own.reclaims += 1;
         let reclaims = |Lock { owner, range, exclusive, process }: Lock| FileLock {
             owner: owner.1,

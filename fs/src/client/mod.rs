@@ -16,19 +16,21 @@ use crate::client::removals::Removals;
 use crate::data::file::FileState;
 use crate::data::sets::Leased;
 use crate::data::store::{Options, Store};
+use crate::ranks::{ClientDirty, ClientHeard, ClientOpens, ClientOwed, ClientRecalled, ClientReservations, Heartbeat};
 use crate::volume::history::History;
 use crate::volume::label::{Label, Member, Role as TargetRole};
 use crate::{Error, FileSystem, Result};
+use ::volume::ranked::Ranked;
 use plan::coding::Coding;
 use session::Question;
 use session::port::{Entered, Port, Session};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use volume::Targets;
 use volume::format::VolumeId;
 use volume::target::Target;
-use volume::{Targets, lock};
 
 /// Opens the target that a label names.
 pub type Find = Box<dyn Fn(&Member) -> Result<Arc<dyn Target>> + Send + Sync>;
@@ -70,25 +72,25 @@ pub(crate) struct Client {
     pub(crate) removals: Removals,
     pub(crate) find: Find,
     /// Open files: the number of all openers, and of those that write.
-    open: Mutex<HashMap<u64, (u32, u32)>>,
+    open: Ranked<HashMap<u64, (u32, u32)>, ClientOpens>,
     /// Files that were opened for writing and not reported clean to the server since, with the
     /// number of the last open or close.
-    dirty: Mutex<BTreeMap<u64, u64>>,
+    dirty: Ranked<BTreeMap<u64, u64>, ClientDirty>,
     /// Those of them that could not be committed when they were unlocked, with the number of that.
-    owed: Mutex<BTreeMap<u64, u64>>,
+    owed: Ranked<BTreeMap<u64, u64>, ClientOwed>,
     /// Files that are being committed because of a recall, with the last question for each.
-    recalled: Mutex<HashMap<u64, u64>>,
+    recalled: Ranked<HashMap<u64, u64>, ClientRecalled>,
     /// The append reservations of files in `dirty`, until everything in them is committed.
-    reservations: Mutex<HashMap<u64, Reserved>>,
+    reservations: Ranked<HashMap<u64, Reserved>, ClientReservations>,
     /// The number of opens and closes by writers so far.
     writes: AtomicU64,
     generation: AtomicU64,
     pub(crate) exclusive: Arc<ExclusiveLease>,
     pub(crate) cache: Arc<Cache>,
     /// When the server last answered a heartbeat.
-    heard: Mutex<Instant>,
+    heard: Ranked<Instant, ClientHeard>,
     /// Whether the session ended. Held while a heartbeat is sent.
-    ended: Mutex<bool>,
+    ended: Ranked<bool, Heartbeat>,
     ending: Arc<Ending>,
     /// Written data was lost, and no sync of the whole volume has reported it yet.
     loss: AtomicBool,
@@ -109,7 +111,7 @@ fn send_heartbeats(fs: &Weak<FileSystem>, pause: Duration) {
     loop {
         std::thread::sleep(pause);
         let Some(fs) = fs.upgrade() else { return };
-        if fs.client().is_none_or(|client| *lock(&client.ended)) {
+        if fs.client().is_none_or(|client| *client.ended.lock()) {
             return;
         }
         fs.beside("telling the metadata server that this client lives", || {
@@ -152,17 +154,17 @@ pub(crate) fn begin(server: Server, name: &str, coding: Option<Coding>) -> Resul
         sets,
         removals: Removals::default(),
         find,
-        open: Mutex::default(),
-        dirty: Mutex::default(),
-        owed: Mutex::default(),
-        recalled: Mutex::default(),
-        reservations: Mutex::default(),
+        open: Ranked::default(),
+        dirty: Ranked::default(),
+        owed: Ranked::default(),
+        recalled: Ranked::default(),
+        reservations: Ranked::default(),
         writes: AtomicU64::new(0),
         generation: AtomicU64::new(0),
         exclusive,
         cache,
-        heard: Mutex::new(Instant::now()),
-        ended: Mutex::new(false),
+        heard: Ranked::new(Instant::now()),
+        ended: Ranked::new(false),
         ending,
         loss: AtomicBool::new(false),
     };
@@ -201,7 +203,7 @@ impl FileSystem {
             }
             self.store.close_target(member.id, member.role != TargetRole::Active);
         }
-        *lock(&self.volume.missing) = missing;
+        *self.volume.missing.lock() = missing;
         client.generation.store(label.generation, Ordering::Relaxed);
         Ok(())
     }
@@ -212,7 +214,7 @@ impl FileSystem {
         let heartbeat = {
             // One at a time, so that answers are processed in the order in which the server gave
             // them.
-            let ended = lock(&client.ended);
+            let ended = client.ended.lock();
             if *ended {
                 return Ok(());
             }
@@ -221,7 +223,7 @@ impl FileSystem {
             client.exclusive.hear(before, asked, heartbeat.others, Instant::now());
             heartbeat
         };
-        *lock(&client.heard) = Instant::now();
+        *client.heard.lock() = Instant::now();
         client.removals.hear(heartbeat.removed);
         // Under load, too few targets may report their space. The last known values are more likely
         // than no space at all.
@@ -230,7 +232,7 @@ impl FileSystem {
         }
         if heartbeat.generation > client.generation.load(Ordering::Relaxed) {
             let label = Label::from_json(&client.session.label()?)?;
-            *lock(&self.volume.label) = label;
+            *self.volume.label.lock() = label;
             self.look_at_targets()?;
         }
         Ok(())
@@ -254,7 +256,7 @@ impl FileSystem {
     /// Whether the metadata is available: it is in this process, or its server answered not long
     /// ago.
     pub fn is_connected(&self) -> bool {
-        self.client().is_none_or(|client| lock(&client.heard).elapsed() < ABSENT_AFTER)
+        self.client().is_none_or(|client| client.heard.lock().elapsed() < ABSENT_AFTER)
     }
 
     /// The periodic work of a client, each second, unless waits for stores delay it.
@@ -290,22 +292,22 @@ impl FileSystem {
     /// Reports to the server which files have nothing uncommitted any more.
     fn tell_clean(&self, client: &Client) -> Result<()> {
         self.settle_reservations(client, None);
-        let writes = |ino: &u64| lock(&client.open).get(ino).is_some_and(|(_, writers)| *writers > 0);
+        let writes = |ino: &u64| client.open.lock().get(ino).is_some_and(|(_, writers)| *writers > 0);
         // The numbers are older than the check: a file that is written meanwhile does not count as
         // clean.
-        let all: Vec<(u64, u64)> = lock(&client.dirty).iter().map(|(&ino, &number)| (ino, number)).collect();
-        let owed = lock(&client.owed).clone();
+        let all: Vec<(u64, u64)> = client.dirty.lock().iter().map(|(&ino, &number)| (ino, number)).collect();
+        let owed = client.owed.lock().clone();
         let is_due = |ino: &u64| owed.contains_key(ino) || !writes(ino);
         let clean: Vec<(u64, u64)> = all.into_iter().filter(|(ino, _)| is_due(ino) && self.is_clean(*ino)).collect();
         if !clean.is_empty() {
             client.session.clean(&clean)?;
             client.owes_none(&clean);
             let closed: Vec<(u64, u64)> = clean.into_iter().filter(|(ino, _)| !writes(ino)).collect();
-            let mut dirty = lock(&client.dirty);
+            let mut dirty = client.dirty.lock();
             for (ino, number) in closed {
                 if dirty.get(&ino) == Some(&number) {
                     dirty.remove(&ino);
-                    lock(&client.reservations).remove(&ino);
+                    client.reservations.lock().remove(&ino);
                 }
             }
         }
@@ -315,14 +317,14 @@ impl FileSystem {
     /// Drops reservations whose data is committed: from then on the metadata has the size of the
     /// file, even when other clients truncate it.
     fn settle_reservations(&self, client: &Client, only: Option<u64>) {
-        let reservations = lock(&client.reservations).clone();
+        let reservations = client.reservations.lock().clone();
         let committed = |(ino, reserved): &(u64, Reserved)| {
             only.is_none_or(|only| only == *ino) && reserved.waiting == 0 && self.is_clean(*ino)
         };
         for (ino, reserved) in reservations.into_iter().filter(committed) {
             // Keep it if there was another append meanwhile.
-            if lock(&client.reservations).get(&ino) == Some(&reserved) {
-                lock(&client.reservations).remove(&ino);
+            if client.reservations.lock().get(&ino) == Some(&reserved) {
+                client.reservations.lock().remove(&ino);
             }
         }
     }
@@ -341,7 +343,7 @@ impl FileSystem {
             return done.unwrap_or_else(|error| self.volume.warn(&error.to_string()));
         }
         for &(ino, question) in questions {
-            let mut recalled = lock(&client.recalled);
+            let mut recalled = client.recalled.lock();
             // A thread that commits the file already will answer this question, too.
             let is_new = recalled.get(&ino).is_none();
             recalled.entry(ino).and_modify(|last| *last = question.max(*last)).or_insert(question);
@@ -355,7 +357,7 @@ impl FileSystem {
     /// Commits a file, and again if another question arrived meanwhile.
     fn answer_recalls(&self, client: &Client, ino: u64) {
         loop {
-            let Some(question) = lock(&client.recalled).get(&ino).copied() else { return };
+            let Some(question) = client.recalled.lock().get(&ino).copied() else { return };
             let mut number = client.last_write_of(ino);
             if let Some(file) = self.table.find(ino) {
                 let done = self.hand_over(&file);
@@ -371,7 +373,7 @@ impl FileSystem {
                 Ok(()) => client.owes_none(&[(ino, number)]),
                 Err(error) => self.volume.warn(&error.to_string()),
             }
-            let mut recalled = lock(&client.recalled);
+            let mut recalled = client.recalled.lock();
             if recalled.get(&ino) == Some(&question) {
                 recalled.remove(&ino);
                 return;
@@ -382,7 +384,7 @@ impl FileSystem {
     /// Ends the session after everything was committed.
     pub(crate) fn end_session(&self, client: &Client) -> Result<()> {
         client.sets.release_ahead()?;
-        *lock(&client.ended) = true;
+        *client.ended.lock() = true;
         Ok(client.session.end()?)
     }
 }
@@ -405,14 +407,14 @@ impl Client {
 
     /// Drops the append reservations: they belonged to the old session.
     pub fn forget_reserved(&self) {
-        let mut reservations = lock(&self.reservations);
+        let mut reservations = self.reservations.lock();
         reservations.retain(|_, reserved| reserved.waiting > 0);
         reservations.values_mut().for_each(|reserved| reserved.end = 0);
     }
 
     /// Counts an open or close by a writer; returns its number.
     fn number_of_write(&self, ino: u64) -> u64 {
-        let mut dirty = lock(&self.dirty);
+        let mut dirty = self.dirty.lock();
         let number = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
         dirty.insert(ino, number);
         number
@@ -420,20 +422,20 @@ impl Client {
 
     /// The number of the last open or close of a file by a writer, or of a later one.
     fn last_write_of(&self, ino: u64) -> u64 {
-        let dirty = lock(&self.dirty);
+        let dirty = self.dirty.lock();
         dirty.get(&ino).copied().unwrap_or_else(|| self.writes.load(Ordering::Relaxed))
     }
 
     /// A file could not be committed when it was unlocked. Returns the number of that.
     fn owe(&self, ino: u64) -> u64 {
         let number = self.number_of_write(ino);
-        lock(&self.owed).insert(ino, number);
+        self.owed.lock().insert(ino, number);
         number
     }
 
     /// The server knows that these files have nothing uncommitted from before these numbers.
     fn owes_none(&self, clean: &[(u64, u64)]) {
-        let mut owed = lock(&self.owed);
+        let mut owed = self.owed.lock();
         for (ino, number) in clean {
             if owed.get(ino).is_some_and(|of| of <= number) {
                 owed.remove(ino);
@@ -443,6 +445,6 @@ impl Client {
 
     /// Sends nothing more to the server, as if the process had died.
     pub fn die(&self) {
-        *lock(&self.ended) = true;
+        *self.ended.lock() = true;
     }
 }

@@ -11,7 +11,6 @@ use crate::data::sharing::Sharing;
 use meta::{Error, Result};
 use session::port::{Entered, Entry, FileLock, Held, Session, VERSION};
 use std::time::Instant;
-use volume::lock;
 
 /// The most entries of one message, so that it fits into a frame.
 const MAX_MESSAGE_ENTRIES: usize = 1 << 16;
@@ -25,7 +24,7 @@ impl FileSystem {
     /// If the server does not answer, or refuses: the caller may try again.
     pub fn reclaim(&self, session: &dyn Session, have: &dyn Fn(&Entered)) -> Result<()> {
         let Some(client) = self.client() else { return Ok(()) };
-        let _one_at_a_time = lock(&client.cache.taking_up);
+        let _one_at_a_time = client.cache.taking_up.lock();
         // Take only the client's own locks: a thread that waits for the server may hold any other
         // lock.
         let reclaimed_sets = client.sets.tell();
@@ -104,7 +103,7 @@ impl Client {
     /// From now on, requests are for the server of this opening. Returns the open files and the
     /// append reservations as of the last request to the one before, and whether changes are lost.
     fn take_over(&self, entered: &Entered) -> (Held, bool) {
-        let (open, reservations) = (lock(&self.open), lock(&self.reservations));
+        let (open, reservations) = (self.open.lock(), self.reservations.lock());
         let has_lost = self.cache.take_over(entered.opening, entered.recovered);
         let held = Held {
             open: open.iter().map(|(&ino, &(all, writers))| (ino, all, writers)).collect(),
@@ -117,7 +116,7 @@ impl Client {
     /// Adds the rest of what the session has. A fence may have changed it.
     fn all(&self, mut held: Held) -> Held {
         {
-            let reservations = lock(&self.reservations);
+            let reservations = self.reservations.lock();
             held.reserved.retain_mut(|(ino, end)| match reservations.get(ino) {
                 Some(of) => {
                     *end = of.end.min(*end);
@@ -126,8 +125,8 @@ impl Client {
                 None => false,
             });
         }
-        held.dirty = lock(&self.dirty).iter().map(|(&ino, &number)| (ino, number)).collect();
-        held.owed = lock(&self.owed).iter().map(|(&ino, &number)| (ino, number)).collect();
+        held.dirty = self.dirty.lock().iter().map(|(&ino, &number)| (ino, number)).collect();
+        held.owed = self.owed.lock().iter().map(|(&ino, &number)| (ino, number)).collect();
         held.kept = self.removals.kept();
         held.locks = self.locks.tell();
         held

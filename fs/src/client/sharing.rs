@@ -10,7 +10,6 @@ use session::KERNEL_VALID_FOR;
 use session::port::{opening_of_answer, within_opening};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use volume::lock;
 
 impl Client {
     /// Whether the last answer to this thread came from the server that this client uses now. What
@@ -42,7 +41,7 @@ impl Sharing for Client {
         let number = if write { self.number_of_write(ino) } else { 0 };
         loop {
             let attributes = self.session.open(ino, number)?;
-            let mut open = lock(&self.open);
+            let mut open = self.open.lock();
             if self.is_of_this_opening() {
                 let (all, writers) = open.entry(ino).or_default();
                 (*all, *writers) = (*all + 1, *writers + u32::from(write));
@@ -53,7 +52,7 @@ impl Sharing for Client {
 
     fn close(&self, ino: u64) -> meta::Result<()> {
         let (writes, opening) = {
-            let mut open = lock(&self.open);
+            let mut open = self.open.lock();
             let Some((all, writers)) = open.get_mut(&ino) else { return Ok(()) };
             let writes = *writers > 0;
             *all -= 1;
@@ -74,7 +73,7 @@ impl Sharing for Client {
         loop {
             let begin = self.session.reserve_append(ino, length)?;
             let end = begin.saturating_add(length);
-            let mut reservations = lock(&self.reservations);
+            let mut reservations = self.reservations.lock();
             if self.is_of_this_opening() {
                 let reserved = reservations.entry(ino).or_default();
                 reserved.end = end.max(reserved.end);
@@ -85,13 +84,13 @@ impl Sharing for Client {
     }
 
     fn appended(&self, ino: u64) {
-        if let Some(reserved) = lock(&self.reservations).get_mut(&ino) {
+        if let Some(reserved) = self.reservations.lock().get_mut(&ino) {
             reserved.waiting = reserved.waiting.saturating_sub(1);
         }
     }
 
     fn cut(&self, ino: u64, size: u64) -> Option<u64> {
-        let mut reservations = lock(&self.reservations);
+        let mut reservations = self.reservations.lock();
         let reserved = reservations.get_mut(&ino).filter(|reserved| reserved.waiting == 0)?;
         let end = reserved.end;
         reserved.end = end.min(size);
@@ -99,7 +98,7 @@ impl Sharing for Client {
     }
 
     fn uncut(&self, ino: u64, end: u64) {
-        if let Some(reserved) = lock(&self.reservations).get_mut(&ino) {
+        if let Some(reserved) = self.reservations.lock().get_mut(&ino) {
             reserved.end = end.max(reserved.end);
         }
     }

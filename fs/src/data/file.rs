@@ -1,18 +1,18 @@
 //! The table of files that are open or have uncommitted content, and the locks of a file.
 
 use crate::data::buffer::Buffer;
-use meta::ranked::{Guard, Ranked};
+use crate::ranks::{FileContent, FileNames, FileStates, FileTable};
+use ::volume::ranked::{Guard, Ranked};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use volume::lock;
+use std::sync::{Arc, Condvar};
 
 /// The table is split by inode number into this many shards, each with its own lock.
 const SHARDS: usize = 16;
 
 /// The locked state of a file. Hold it only for a moment.
-pub(crate) type Locked<'a> = Guard<'a, FileState, 2>;
+pub(crate) type Locked<'a> = Guard<'a, FileState, FileStates>;
 
 /// A file that is open or has uncommitted content.
 #[derive(Debug)]
@@ -21,11 +21,11 @@ pub(crate) struct File {
     /// Held while the committed content is changed. Lock it before `state`, and before the same
     /// lock of files with higher numbers. Readers do not take it. A thread may hold it during a
     /// request to the server, which is forbidden for `state`.
-    content: Mutex<()>,
+    content: Ranked<(), FileContent>,
     /// Held while the file gets or loses a name and, where the metadata is in this process, while
     /// it is opened or closed. Lock it before `state`.
-    naming: Mutex<()>,
-    state: Ranked<FileState, 2>,
+    naming: Ranked<(), FileNames>,
+    state: Ranked<FileState, FileStates>,
     /// Signalled when a piece was written into a stripe, or failed.
     arrived: Condvar,
 }
@@ -80,12 +80,12 @@ impl File {
         self.state.lock()
     }
 
-    pub fn content(&self) -> MutexGuard<'_, ()> {
-        lock(&self.content)
+    pub fn content(&self) -> Guard<'_, (), FileContent> {
+        self.content.lock_by(self.ino)
     }
 
-    pub fn naming(&self) -> MutexGuard<'_, ()> {
-        lock(&self.naming)
+    pub fn naming(&self) -> Guard<'_, (), FileNames> {
+        self.naming.lock()
     }
 
     /// Signals that a piece was written into a stripe, or failed.
@@ -102,7 +102,7 @@ impl File {
 /// All files that are open or have uncommitted content.
 #[derive(Debug)]
 pub(crate) struct Table {
-    shards: [Ranked<HashMap<u64, Arc<File>>, 1>; SHARDS],
+    shards: [Ranked<HashMap<u64, Arc<File>>, FileTable>; SHARDS],
     /// How many files were removed from the table.
     departures: AtomicU64,
 }
@@ -136,7 +136,7 @@ impl Table {
         Self { shards: std::array::from_fn(|_| Ranked::default()), departures: AtomicU64::new(0) }
     }
 
-    fn shard(&self, ino: u64) -> Guard<'_, HashMap<u64, Arc<File>>, 1> {
+    fn shard(&self, ino: u64) -> Guard<'_, HashMap<u64, Arc<File>>, FileTable> {
         self.shards[ino as usize % SHARDS].lock()
     }
 

@@ -1,9 +1,10 @@
 //! The limit for data in memory that is in no stripe yet.
 
+use crate::ranks::{MemoryStuck, MemoryWait};
+use ::volume::ranked::Ranked;
+use std::sync::Condvar;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex};
 use std::time::Duration;
-use volume::{lock, unpoisoned};
 
 /// Accounts for memory of data on its way to the targets.
 #[derive(Debug)]
@@ -13,12 +14,12 @@ pub(crate) struct Memory {
     /// The part that will go into the metadata. It may be slightly off while several threads change
     /// the same file.
     inline: AtomicI64,
-    waiting: Mutex<u32>,
+    waiting: Ranked<u32, MemoryWait>,
     less: Condvar,
     /// How many attempts to write dirty data have begun.
     attempts: AtomicU64,
     /// The last attempt that failed, unless a later one succeeded.
-    stuck: Mutex<Option<Stuck>>,
+    stuck: Ranked<Option<Stuck>, MemoryStuck>,
 }
 
 /// An attempt to write dirty data that failed.
@@ -35,10 +36,10 @@ impl Memory {
             limit,
             used: AtomicU64::new(0),
             inline: AtomicI64::new(0),
-            waiting: Mutex::new(0),
+            waiting: Ranked::new(0),
             less: Condvar::new(),
             attempts: AtomicU64::new(0),
-            stuck: Mutex::default(),
+            stuck: Ranked::default(),
         }
     }
 
@@ -67,7 +68,7 @@ impl Memory {
 
     pub fn subtract(&self, bytes: u64) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
-        let waiting = lock(&self.waiting);
+        let waiting = self.waiting.lock();
         if *waiting > 0 {
             self.less.notify_all();
         }
@@ -83,7 +84,7 @@ impl Memory {
         let attempt = self.attempts.fetch_add(1, Ordering::Relaxed);
         let done = flush();
         let stuck = |error: &crate::Error| Stuck { attempt, no_space: error.is_no_space(), why: error.to_string() };
-        *lock(&self.stuck) = done.as_ref().err().map(stuck);
+        *self.stuck.lock() = done.as_ref().err().map(stuck);
         done
     }
 
@@ -97,11 +98,11 @@ impl Memory {
             return Ok(());
         }
         let since = self.attempts.load(Ordering::Relaxed);
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         *waiting += 1;
         while self.used() > self.limit {
             hurry();
-            let stuck = lock(&self.stuck).clone().filter(|stuck| stuck.attempt >= since);
+            let stuck = self.stuck.lock().clone().filter(|stuck| stuck.attempt >= since);
             if let Some(Stuck { no_space, why, .. }) = stuck {
                 *waiting -= 1;
                 return Err(match no_space {
@@ -109,7 +110,7 @@ impl Memory {
                     false => crate::Error::Meta(meta::Error::Unavailable(why)),
                 });
             }
-            (waiting, _) = unpoisoned(self.less.wait_timeout(waiting, Duration::from_millis(100)));
+            waiting = waiting.wait_timeout(&self.less, Duration::from_millis(100));
         }
         *waiting -= 1;
         Ok(())

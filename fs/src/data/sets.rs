@@ -2,17 +2,17 @@
 //! need.
 
 use crate::data::store::{NEW_CHUNK_BYTES, Store};
+use crate::ranks::{LeasedSets, SetRequest};
 use crate::volume::history;
 use crate::{Error, Result};
-use meta::ranked::{Guard, Ranked};
+use ::volume::ranked::{Guard, Ranked};
 use meta::{Meta, SetRecord};
 use plan::TargetId;
 use plan::placement::place;
 use session::port::Session;
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use volume::lock;
 
 /// How many sets a client requests at a time, and how many it keeps ahead. A set holds some hundred
 /// MiB.
@@ -83,10 +83,10 @@ impl NewSets for Placed {
 pub(crate) struct Leased {
     session: Arc<dyn Session>,
     /// Never held during a request to the server: the thread that reclaims the session needs it.
-    state: Ranked<State, 4>,
+    state: Ranked<State, LeasedSets>,
     /// Held by the thread that requests sets. The server takes back sets that it gave to the
     /// session and that a request does not list, so requests must not overlap.
-    asking: Mutex<()>,
+    asking: Ranked<(), SetRequest>,
 }
 
 #[derive(Default)]
@@ -105,10 +105,10 @@ struct State {
 
 impl Leased {
     pub fn new(session: Arc<dyn Session>) -> Self {
-        Self { session, state: Ranked::default(), asking: Mutex::default() }
+        Self { session, state: Ranked::default(), asking: Ranked::default() }
     }
 
-    fn state(&self) -> Guard<'_, State, 4> {
+    fn state(&self) -> Guard<'_, State, LeasedSets> {
         self.state.lock()
     }
 
@@ -145,7 +145,7 @@ impl Leased {
 
     /// Requests more sets when few are left. Do not call it where a write waits for a set.
     pub fn refill(&self, store: &Store) -> Result<()> {
-        let _one_at_a_time = lock(&self.asking);
+        let _one_at_a_time = self.asking.lock();
         let avoid: Vec<TargetId> =
             store.targets.ids().into_iter().filter(|id| store.targets.error(*id).is_some()).collect();
         loop {

@@ -5,22 +5,23 @@ use crate::data::coding::Coders;
 use crate::data::sets::NewSets;
 use crate::data::space::{self, TargetSpace};
 use crate::data::topology::Topology;
+use crate::ranks::{OpenSet, PinnedSets, SealedSets, SetBeginning, SetLayouts, StoreDetails, UnsyncedSets};
 use crate::volume::history::History;
 use crate::volume::stripe_size::full_stripe_bytes;
 use crate::{Error, Result};
+use ::volume::ranked::{Ranked, RankedRw};
 use ec::Code;
 use meta::SetRecord;
-use meta::ranked::Ranked;
 use plan::coding::Coding;
 use plan::placement::TargetCandidate;
 use plan::{Span, TargetId};
 use session::port::Port;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use volume::format::VolumeId;
-use volume::{Answer, BufferPool, ReportedSpace, SetLayout, SetWriter, StripeBuffer, Targets, lock, unpoisoned};
+use volume::{Answer, BufferPool, ReportedSpace, SetLayout, SetWriter, StripeBuffer, Targets, lock};
 
 /// A target gets new chunks only if it has this much space, or space for a whole chunk.
 pub(crate) const NEW_CHUNK_BYTES: u64 = 1 << 20;
@@ -65,7 +66,7 @@ pub(crate) struct Pin<'a> {
 
 impl Drop for Pin<'_> {
     fn drop(&mut self) {
-        let mut pinned = lock(&self.store.pinned);
+        let mut pinned = self.store.pinned.lock();
         if let Some(count) = pinned.get_mut(&self.set) {
             *count -= 1;
             if *count == 0 {
@@ -83,25 +84,25 @@ pub(crate) struct Store {
     pub options: Options,
     pub pool: Arc<BufferPool>,
     /// The set that is written to.
-    open: Ranked<Option<Arc<SetWriter>>, 3>,
+    open: Ranked<Option<Arc<SetWriter>>, OpenSet>,
     /// Held by the thread that begins a set, which requests it from the metadata.
-    beginning: Mutex<()>,
+    beginning: Ranked<(), SetBeginning>,
     /// A set is being begun: it could be any set.
     begins: AtomicBool,
     /// Sets that may have stripes that are not durable.
-    unsynced: Mutex<Vec<Arc<SetWriter>>>,
+    unsynced: Ranked<Vec<Arc<SetWriter>>, UnsyncedSets>,
     /// Sets that were sealed since the last call of `take_sealed`.
-    sealed: Mutex<Vec<u64>>,
+    sealed: Ranked<Vec<u64>, SealedSets>,
     /// Sets with stripes being written, and how many.
-    pinned: Mutex<HashMap<u64, usize>>,
-    layouts: RwLock<HashMap<u64, Arc<SetLayout>>>,
+    pinned: Ranked<HashMap<u64, usize>, PinnedSets>,
+    layouts: RankedRw<HashMap<u64, Arc<SetLayout>>, SetLayouts>,
     codes: Mutex<HashMap<String, Arc<dyn Code>>>,
     /// Targets that get no new sets.
-    closed: Mutex<HashSet<TargetId>>,
+    closed: Ranked<HashSet<TargetId>, StoreDetails>,
     /// The failure domains and the placement policy.
     pub(crate) topology: Mutex<Arc<Topology>>,
     /// The bytes that the metadata needs on each of its targets, and the list of those targets.
-    metadata: Mutex<(u64, HashSet<TargetId>)>,
+    metadata: Ranked<(u64, HashSet<TargetId>), StoreDetails>,
     sequence: AtomicU64,
     pub coders: Coders,
     /// The number of sets that were begun by this process.
@@ -111,9 +112,9 @@ pub(crate) struct Store {
     /// The claims on sets whose chunks are being moved or removed.
     pub claims: Claims,
     /// Positions that were found damaged: set and position.
-    damaged: Mutex<HashSet<(u64, u16)>>,
+    damaged: Ranked<HashSet<(u64, u16)>, StoreDetails>,
     /// When the layout of a set was last requested because something was missing.
-    looked: Mutex<HashMap<u64, Instant>>,
+    looked: Ranked<HashMap<u64, Instant>, StoreDetails>,
 }
 
 impl Store {
@@ -134,23 +135,23 @@ impl Store {
             pool: Arc::new(BufferPool::new(&*options.code, stripe, 16)),
             options,
             open: Ranked::default(),
-            beginning: Mutex::default(),
+            beginning: Ranked::default(),
             begins: AtomicBool::new(false),
-            unsynced: Mutex::default(),
-            sealed: Mutex::default(),
-            pinned: Mutex::default(),
-            layouts: RwLock::default(),
+            unsynced: Ranked::default(),
+            sealed: Ranked::default(),
+            pinned: Ranked::default(),
+            layouts: RankedRw::default(),
             codes: Mutex::default(),
-            closed: Mutex::default(),
+            closed: Ranked::default(),
             topology: Mutex::default(),
-            metadata: Mutex::default(),
+            metadata: Ranked::default(),
             sequence: AtomicU64::new(first_sequence),
             coders,
             begun_sets: AtomicU64::new(0),
             history,
             claims: Claims::default(),
-            damaged: Mutex::default(),
-            looked: Mutex::default(),
+            damaged: Ranked::default(),
+            looked: Ranked::default(),
         }
     }
 
@@ -180,11 +181,11 @@ impl Store {
 
     /// The layout of a set: the targets of its chunks.
     pub fn layout(&self, set: u64) -> Result<Arc<SetLayout>> {
-        if let Some(layout) = unpoisoned(self.layouts.read()).get(&set) {
+        if let Some(layout) = self.layouts.read().get(&set) {
             return Ok(layout.clone());
         }
         let layout = Arc::new(self.layout_of(set, &self.meta.set(set)?)?);
-        unpoisoned(self.layouts.write()).insert(set, layout.clone());
+        self.layouts.write().insert(set, layout.clone());
         Ok(layout)
     }
 
@@ -195,26 +196,26 @@ impl Store {
 
     /// Drops the cached layout of a set because it changed.
     pub fn forget_layout(&self, set: u64) {
-        unpoisoned(self.layouts.write()).remove(&set);
+        self.layouts.write().remove(&set);
     }
 
     /// Sets the bytes that the metadata needs on each of these targets.
     pub fn keep_for_metadata(&self, bytes: u64, targets: impl IntoIterator<Item = TargetId>) {
-        *lock(&self.metadata) = (bytes, targets.into_iter().collect());
+        *self.metadata.lock() = (bytes, targets.into_iter().collect());
     }
 
     /// The known space of the targets, without what the metadata needs on their file systems, and
     /// without targets that get no chunks.
     fn reported_spaces(&self, fresh: bool) -> Vec<ReportedSpace> {
         let mut reported_spaces = self.targets.reported_spaces(fresh);
-        let (bytes, mirrors) = lock(&self.metadata).clone();
+        let (bytes, mirrors) = self.metadata.lock().clone();
         let mut kept: BTreeMap<u64, u64> = BTreeMap::new();
         let space_of = |reported: &ReportedSpace| reported.space.filter(|_| mirrors.contains(&reported.id));
         reported_spaces.iter().filter_map(space_of).for_each(|space| *kept.entry(space.system).or_default() += bytes);
         for space in reported_spaces.iter_mut().filter_map(|reported| reported.space.as_mut()) {
             space.free = space.free.saturating_sub(kept.get(&space.system).copied().unwrap_or(0));
         }
-        let closed = lock(&self.closed).clone();
+        let closed = self.closed.lock().clone();
         reported_spaces.retain(|reported| !closed.contains(&reported.id));
         reported_spaces
     }
@@ -290,9 +291,9 @@ impl Store {
     /// Stops placing chunks on a target, or allows it again.
     pub fn close_target(&self, id: TargetId, closed: bool) {
         if closed {
-            lock(&self.closed).insert(id);
+            self.closed.lock().insert(id);
         } else {
-            lock(&self.closed).remove(&id);
+            self.closed.lock().remove(&id);
         }
         // The open set may have a chunk on it.
         let _ = self.seal_open();
@@ -300,7 +301,7 @@ impl Store {
 
     /// Whether a target gets no new chunks.
     pub fn is_closed(&self, id: TargetId) -> bool {
-        lock(&self.closed).contains(&id)
+        self.closed.lock().contains(&id)
     }
 
     /// Writes a stripe; `buffer` has its data. The stripe is not durable before `sync`. Keep the
@@ -348,7 +349,7 @@ impl Store {
             return Ok(open);
         }
         // One thread begins the set, the others wait for it.
-        let _turn = lock(&self.beginning);
+        let _turn = self.beginning.lock();
         if let Some(open) = self.open_writer() {
             return Ok(open);
         }
@@ -386,7 +387,7 @@ impl Store {
             spare,
         ));
         self.begun_sets.fetch_add(1, Ordering::Relaxed);
-        lock(&self.unsynced).push(writer.clone());
+        self.unsynced.lock().push(writer.clone());
         let mut open = self.open.lock();
         *open = Some(writer.clone());
         Ok((writer, self.pin(set)))
@@ -409,7 +410,7 @@ impl Store {
 
     /// Pin a set while it is open, so that a thread that finds it closed also sees the pin.
     fn pin(&self, set: u64) -> Pin<'_> {
-        *lock(&self.pinned).entry(set).or_default() += 1;
+        *self.pinned.lock().entry(set).or_default() += 1;
         Pin { store: self, set }
     }
 
@@ -442,7 +443,7 @@ impl Store {
         if !self.is_ours(set) {
             return Ok(());
         }
-        lock(&self.sealed).push(set);
+        self.sealed.lock().push(set);
         match self.targets.steps().metadata(|| self.meta.seal_set(set, length)) {
             // The set was lost just now.
             Err(_) if !self.is_ours(set) => Ok(()),
@@ -463,7 +464,7 @@ impl Store {
 
     /// Sets that were sealed since the last call.
     pub fn take_sealed(&self) -> Vec<u64> {
-        std::mem::take(&mut *lock(&self.sealed))
+        std::mem::take(&mut *self.sealed.lock())
     }
 
     /// The set that is written to, if any.
@@ -484,7 +485,7 @@ impl Store {
     /// of targets.
     pub fn sync(&self) -> Result<()> {
         let writers = {
-            let mut unsynced = lock(&self.unsynced);
+            let mut unsynced = self.unsynced.lock();
             // The chunks of lost sets may be removed.
             unsynced.retain(|writer| self.is_ours(writer.layout().set));
             unsynced.clone()
@@ -499,7 +500,7 @@ impl Store {
         let open = self.open.lock().clone();
         // Only the open set gets more stripes. But a set that was opened after the list was copied
         // stays on it.
-        lock(&self.unsynced).retain(|writer| {
+        self.unsynced.lock().retain(|writer| {
             !writers.iter().any(|synced| Arc::ptr_eq(synced, writer))
                 || open.as_ref().is_some_and(|open| Arc::ptr_eq(open, writer))
                 || writer.has_unsynced()
@@ -515,12 +516,12 @@ impl Store {
 
     /// As `is_in_use`, for a set that no thread is beginning at this moment.
     pub fn has_writer(&self, set: u64) -> bool {
-        self.may_get_more(set) || lock(&self.unsynced).iter().any(|writer| writer.layout().set == set)
+        self.may_get_more(set) || self.unsynced.lock().iter().any(|writer| writer.layout().set == set)
     }
 
     /// Waits until the set that is being begun, if any, has its writer.
     pub fn wait_for_begun(&self) {
-        drop(lock(&self.beginning));
+        drop(self.beginning.lock());
     }
 
     /// Whether a set may get more stripes, or a stripe is on its way to it or to a buffer.
@@ -529,13 +530,13 @@ impl Store {
     }
 
     fn may_get_more(&self, set: u64) -> bool {
-        self.open_set() == Some(set) || lock(&self.pinned).contains_key(&set)
+        self.open_set() == Some(set) || self.pinned.lock().contains_key(&set)
     }
 
     /// Whether to request the layout of a set again after a failed read: rarely, unless it is
     /// `needed`.
     fn looks_again(&self, set: u64, needed: bool) -> bool {
-        let mut looked = lock(&self.looked);
+        let mut looked = self.looked.lock();
         let due = looked.get(&set).is_none_or(|when| when.elapsed() > MIN_LAYOUT_INTERVAL);
         if due {
             looked.retain(|_, when| when.elapsed() <= MIN_LAYOUT_INTERVAL);
@@ -559,7 +560,7 @@ impl Store {
         }
         let report = done?;
         if !report.bad.is_empty() {
-            let mut damaged = lock(&self.damaged);
+            let mut damaged = self.damaged.lock();
             damaged.extend(report.bad.iter().map(|(position, _)| (span.set, *position as u16)));
         }
         Ok(())
@@ -567,6 +568,6 @@ impl Store {
 
     /// The positions that readers found damaged since the last call.
     pub fn take_damaged(&self) -> Vec<(u64, u16)> {
-        lock(&self.damaged).drain().collect()
+        self.damaged.lock().drain().collect()
     }
 }

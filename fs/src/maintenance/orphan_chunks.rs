@@ -10,18 +10,19 @@
 //! - Nothing writes to the set, and nothing repairs or moves it at the same time.
 
 use crate::data::pauses::Pauses;
+use crate::ranks::{OrphanCandidates, OrphanRemoval};
 use crate::{FileSystem, Result};
+use ::volume::ranked::Ranked;
 use meta::Seq;
 use plan::TargetId;
 use plan::backoff::BackOff;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::RangeInclusive;
+use std::sync::Weak;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
-use std::sync::{Mutex, Weak};
 use std::time::{Duration, Instant};
 use volume::format::{CHUNK_HEADER_BYTES, ChunkHeader};
-use volume::lock;
 use volume::target::TargetFile;
 
 /// How often orphan chunks are looked for.
@@ -44,9 +45,9 @@ type Listed = io::Result<Vec<(TargetFile, u64)>>;
 /// The state of the search for orphan chunks.
 #[derive(Debug, Default)]
 pub(crate) struct OrphanChunks {
-    candidates: Mutex<Candidates>,
+    candidates: Ranked<Candidates, OrphanCandidates>,
     /// Held while orphan chunks are removed.
-    removing: Mutex<()>,
+    removing: Ranked<(), OrphanRemoval>,
 }
 
 #[derive(Debug, Default)]
@@ -87,26 +88,26 @@ impl Candidates {
 impl OrphanChunks {
     /// Records a chunk that is not needed any more and could not be removed.
     pub fn remember(&self, id: TargetId, file: TargetFile) {
-        lock(&self.candidates).remember(id, file);
+        self.candidates.lock().remember(id, file);
     }
 
     /// Records that a target may have missed deletions or moves.
     pub fn suspect(&self, id: TargetId) {
-        lock(&self.candidates).unlisted.insert(id);
+        self.candidates.lock().unlisted.insert(id);
     }
 
     /// Stops removals and searches for as long as the guard lives, and drops all suspicions.
     #[cfg(test)]
-    pub fn hold(&self) -> std::sync::MutexGuard<'_, ()> {
-        let held = lock(&self.removing);
-        lock(&self.candidates).unlisted.clear();
+    pub fn hold(&self) -> ::volume::ranked::Guard<'_, (), OrphanRemoval> {
+        let held = self.removing.lock();
+        self.candidates.lock().unlisted.clear();
         held
     }
 
     /// Whether the chunks of a target are to be listed.
     #[cfg(test)]
     pub fn is_suspected(&self, id: TargetId) -> bool {
-        lock(&self.candidates).unlisted.contains(&id)
+        self.candidates.lock().unlisted.contains(&id)
     }
 }
 
@@ -152,12 +153,12 @@ impl FileSystem {
     /// Removes all orphan chunks that can be removed now.
     pub(crate) fn remove_orphans_now(&self) -> Result<()> {
         {
-            let mut candidates = lock(&self.orphan_chunks.candidates);
+            let mut candidates = self.orphan_chunks.candidates.lock();
             (candidates.looked, candidates.pauses) = (None, BTreeMap::new());
         }
         let begun = Instant::now();
         while self.remove_orphan_chunks(true)?
-            || !lock(&self.orphan_chunks.candidates).lists.is_empty() && begun.elapsed() < LIST_TIMEOUT
+            || !self.orphan_chunks.candidates.lock().lists.is_empty() && begun.elapsed() < LIST_TIMEOUT
         {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -166,14 +167,14 @@ impl FileSystem {
 
     /// Removes some orphan chunks; with `look`, searches for more. Returns whether there are more.
     pub(crate) fn remove_orphan_chunks(&self, look: bool) -> Result<bool> {
-        let _one_at_a_time = lock(&self.orphan_chunks.removing);
+        let _one_at_a_time = self.orphan_chunks.removing.lock();
         if look {
             self.notice_healthy();
             self.begin_lists();
             self.take_lists()?;
         }
         let due: Vec<(TargetId, Vec<TargetFile>)> = {
-            let mut candidates = lock(&self.orphan_chunks.candidates);
+            let mut candidates = self.orphan_chunks.candidates.lock();
             let ids: Vec<TargetId> = candidates.found.keys().copied().filter(|&id| !candidates.is_paused(id)).collect();
             let mut some = |id| {
                 let found = candidates.found.get_mut(&id)?;
@@ -194,7 +195,7 @@ impl FileSystem {
             if result.is_ok() {
                 let goes_on = self.remove_orphans_of(id, &mut rest);
                 more |=
-                    goes_on && lock(&self.orphan_chunks.candidates).found.get(&id).is_some_and(|left| !left.is_empty());
+                    goes_on && self.orphan_chunks.candidates.lock().found.get(&id).is_some_and(|left| !left.is_empty());
             }
             rest.for_each(|file| self.orphan_chunks.remember(id, file));
         }
@@ -227,13 +228,13 @@ impl FileSystem {
             }
             let done = targets.each([(0, id)], move |_, target| target.remove(file));
             if done.iter().any(|(.., done)| done.is_err()) {
-                let mut candidates = lock(&self.orphan_chunks.candidates);
+                let mut candidates = self.orphan_chunks.candidates.lock();
                 candidates.remember(id, file);
                 candidates.pause(id);
                 return false;
             }
         }
-        lock(&self.orphan_chunks.candidates).pauses.remove(&id);
+        self.orphan_chunks.candidates.lock().pauses.remove(&id);
         goes_on
     }
 
@@ -276,12 +277,12 @@ impl FileSystem {
 
     /// Records which targets became healthy: they may have missed deletions or moves.
     fn notice_healthy(&self) {
-        if lock(&self.orphan_chunks.candidates).looked.is_some_and(|when| when.elapsed() < HEALTH_CHECK_INTERVAL) {
+        if self.orphan_chunks.candidates.lock().looked.is_some_and(|when| when.elapsed() < HEALTH_CHECK_INTERVAL) {
             return;
         }
         let targets = &self.store.targets;
         let healthy: BTreeSet<TargetId> = targets.ids().into_iter().filter(|&id| targets.is_healthy(id)).collect();
-        let mut candidates = lock(&self.orphan_chunks.candidates);
+        let mut candidates = self.orphan_chunks.candidates.lock();
         let new: Vec<TargetId> = healthy.difference(&candidates.healthy).copied().collect();
         for id in new {
             candidates.unlisted.insert(id);
@@ -291,7 +292,7 @@ impl FileSystem {
     }
 
     fn begin_lists(&self) {
-        let mut candidates = lock(&self.orphan_chunks.candidates);
+        let mut candidates = self.orphan_chunks.candidates.lock();
         let due = |id: &&TargetId| {
             candidates.healthy.contains(id) && !candidates.is_paused(**id) && !candidates.lists.contains_key(id)
         };
@@ -308,7 +309,7 @@ impl FileSystem {
     /// Goes through the lists that are complete.
     fn take_lists(&self) -> Result<()> {
         let ready: Vec<(TargetId, Listed)> = {
-            let mut candidates = lock(&self.orphan_chunks.candidates);
+            let mut candidates = self.orphan_chunks.candidates.lock();
             let mut ready = Vec::new();
             candidates.lists.retain(|&id, list| match list.try_recv() {
                 Err(TryRecvError::Empty) => true,
@@ -325,7 +326,7 @@ impl FileSystem {
                 Err(_) => false,
             };
             if !looked {
-                let mut candidates = lock(&self.orphan_chunks.candidates);
+                let mut candidates = self.orphan_chunks.candidates.lock();
                 candidates.unlisted.insert(id);
                 candidates.pause(id);
             }

@@ -65,7 +65,7 @@ impl FileSystem {
             engine.journal.set_targets(others.chain([(id, target.clone())]).collect())
         });
         targets.add(id, target);
-        lock(&self.volume.missing).remove(&id);
+        self.volume.missing.lock().remove(&id);
         if member.role != Role::Active {
             self.store.close_target(id, true);
         }

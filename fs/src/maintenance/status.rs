@@ -382,7 +382,7 @@ impl FileSystem {
     /// The problem with a target; None when there is none.
     pub(crate) fn problem(&self, id: TargetId) -> Option<String> {
         if self.store.targets.get(id).is_none() {
-            let missing = lock(&self.volume.missing);
+            let missing = self.volume.missing.lock();
             return Some(missing.get(&id).cloned().unwrap_or_else(|| "it is not there".into()));
         }
         if let Err(why) = self.store.targets.space(id) {

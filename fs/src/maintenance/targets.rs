@@ -8,7 +8,7 @@ use plan::placement::Placement;
 use plan::{Domain, TargetId};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use volume::{Control, lock};
+use volume::Control;
 
 /// How long a drain waits for clients that write to the target, and how often it checks.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
@@ -32,8 +32,9 @@ impl FileSystem {
 
     /// Changes the label everywhere: first on the targets that can be reached, then in the pointer.
     pub(super) fn relabel(&self, change: impl FnOnce(&mut Label)) -> Result<()> {
-        let mut label = lock(&self.volume.label);
-        let mut new = label.clone();
+        // Others may read the label while a target that hangs keeps this one waiting.
+        let _one_at_a_time = self.volume.relabelling.lock();
+        let mut new = self.volume.label();
         change(&mut new);
         new.generation += 1;
         let targets = &self.store.targets;
@@ -61,7 +62,7 @@ impl FileSystem {
             written.map_err(|why| Error::Invalid(format!("cannot write to {}: {why}", volume::Shown(directory))))?;
         }
         self.store.set_topology(&new);
-        *label = new;
+        *self.volume.label.lock() = new;
         Ok(())
     }
 
@@ -109,7 +110,7 @@ impl FileSystem {
 
     fn add_member(&self, path: &Path, domain: Option<Domain>, replaces: Option<TargetId>) -> Result<TargetId> {
         self.writable()?;
-        let _one_at_a_time = lock(&self.volume.changing);
+        let _one_at_a_time = self.volume.changing.lock();
         let places = &*self.volume.places;
         let path: PathBuf = places.full(path)?;
         let label = self.volume.label();
@@ -139,7 +140,7 @@ impl FileSystem {
     /// When too few targets would be left, or a chunk has nowhere to go.
     pub fn drain_target(&self, path: &Path, control: &Control) -> Result<Repaired> {
         self.writable()?;
-        let alone = lock(&self.volume.changing);
+        let alone = self.volume.changing.lock();
         let member = self.member(path)?;
         let label = self.volume.label();
         let others = label.members().filter(|m| m.id != member.id && m.role == Role::Active).count();
@@ -164,7 +165,7 @@ impl FileSystem {
     pub fn undrain_target(&self, path: &Path) -> Result<()> {
         self.writable()?;
         // A target that is empty and being removed must not be used again halfway.
-        let _alone = lock(&self.volume.changing);
+        let _alone = self.volume.changing.lock();
         let member = self.member(path)?;
         if member.role != Role::Draining {
             return Err(Error::Invalid(format!("{} is not being emptied", volume::Shown(&member.path))));
@@ -204,7 +205,7 @@ impl FileSystem {
             }
         }
         {
-            let _alone = lock(&self.volume.changing);
+            let _alone = self.volume.changing.lock();
             if !self.volume.label().members().any(|other| other.id == member.id) {
                 // An earlier call has finished meanwhile.
                 return Ok(Repaired::default());
@@ -298,7 +299,7 @@ impl FileSystem {
         }
         // Otherwise a call could use the target again, and put chunks on it, after it was found
         // empty.
-        let _alone = lock(&self.volume.changing);
+        let _alone = self.volume.changing.lock();
         for member in self.volume.label().members().filter(|member| member.role == Role::Draining) {
             let id = member.id;
             if self.chunks_on(id)? > 0 {

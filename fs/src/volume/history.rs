@@ -6,8 +6,8 @@
 //! history.
 
 use crate::Result;
-use std::sync::Mutex;
-use volume::lock;
+use crate::ranks::SetHistory;
+use ::volume::ranked::Ranked;
 
 /// The setting in the metadata that holds the ranges.
 pub(crate) const SETTING: &str = "sets-made";
@@ -22,18 +22,18 @@ pub(crate) type Ranges = Vec<(u64, u64)>;
 #[derive(Debug, Default)]
 pub(crate) struct History {
     before: Ranges,
-    now: Mutex<Ranges>,
+    now: Ranked<Ranges, SetHistory>,
 }
 
 impl History {
     /// `before` are the sets that were created before this opening.
     pub fn new(before: Ranges) -> Self {
-        Self { before, now: Mutex::default() }
+        Self { before, now: Ranked::default() }
     }
 
     /// Records a set that is about to be created. `write` must store it before the set has a chunk.
     pub fn add(&self, set: u64, write: impl FnOnce(&Ranges) -> Result<()>) -> Result<()> {
-        let mut now = lock(&self.now);
+        let mut now = self.now.lock();
         match now.last_mut() {
             Some((_, last)) if *last + 1 == set => *last = set,
             _ => now.push((set, set)),
@@ -49,7 +49,7 @@ impl History {
 
     /// The highest number in use.
     pub fn last(&self) -> u64 {
-        let now = lock(&self.now);
+        let now = self.now.lock();
         self.before.iter().chain(&*now).map(|&(_, last)| last).max().unwrap_or(0)
     }
 }

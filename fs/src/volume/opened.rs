@@ -1,16 +1,18 @@
 //! The state of an open volume, and the options with which it was opened.
 
+use crate::ranks::{LabelChange, MissingTargets, TargetChanges, VolumeLabel};
 use crate::volume::label::Label;
 use crate::volume::places::{Directories, Places};
 use crate::volume::warnings::Warnings;
 use crate::{Error, Result};
+use ::volume::ranked::Ranked;
 use meta::journal::Access;
 use plan::TargetId;
 use plan::coding::Coding;
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use volume::target::Holder;
 
@@ -91,15 +93,17 @@ impl Default for OpenOptions {
 pub(crate) struct Opened {
     /// The volume directory; None for a volume on given targets.
     pub directory: Option<PathBuf>,
-    pub label: Mutex<Label>,
+    pub label: Ranked<Label, VolumeLabel>,
+    /// Held while the label is changed, which waits for targets.
+    pub relabelling: Ranked<(), LabelChange>,
     /// Held while targets are added, removed or emptied.
-    pub changing: Mutex<()>,
+    pub changing: Ranked<(), TargetChanges>,
     pub read_only: bool,
     pub warn: Option<Warn>,
     pub warnings: Warnings,
     pub places: Arc<dyn Places>,
     /// Targets that were not found, with the reason.
-    pub missing: Mutex<HashMap<TargetId, String>>,
+    pub missing: Ranked<HashMap<TargetId, String>, MissingTargets>,
     /// Keeps other processes from opening the volume.
     pub _lock: Option<Arc<File>>,
 }
@@ -116,13 +120,14 @@ impl Opened {
     pub fn served(label: Label, options: OpenOptions) -> Self {
         Self {
             directory: None,
-            label: Mutex::new(label),
-            changing: Mutex::default(),
+            label: Ranked::new(label),
+            relabelling: Ranked::default(),
+            changing: Ranked::default(),
             read_only: options.read_only,
             warn: options.warn,
             warnings: Warnings::default(),
             places: options.places,
-            missing: Mutex::default(),
+            missing: Ranked::default(),
             _lock: None,
         }
     }
@@ -133,13 +138,13 @@ impl Opened {
             && let Some(line) = self.warnings.line(what, Instant::now())
         {
             // The caller may hold the label.
-            let label = self.label.try_lock().ok();
+            let label = self.label.try_lock();
             warn(&label.map_or_else(|| line.clone(), |label| label.with_paths(&line)));
         }
     }
 
     pub fn label(&self) -> Label {
-        volume::lock(&self.label).clone()
+        self.label.lock().clone()
     }
 }
 

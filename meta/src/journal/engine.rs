@@ -20,14 +20,16 @@ use crate::kv::{
     Batch, Committed, IndexState, Kv, KvError, Layered, MergeFn, Order, Pair, Seq, View, Visit, resolve, scan,
     scan_with_previous,
 };
+use crate::ranks::{Changes, CommitOrder};
 use plan::TargetId;
 use std::ops::{Bound, Range};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, RwLockReadGuard};
+use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 use volume::lock;
+use volume::ranked::{Ranked, ReadGuard};
 use volume::target::TargetFile;
 
 /// A durable engine: an index in front of a journal on several targets. See the module.
@@ -35,7 +37,7 @@ pub struct Journaled {
     shared: Arc<Shared>,
     merge: MergeFn,
     /// Held by one commit at a time.
-    order: Mutex<()>,
+    order: Ranked<(), CommitOrder>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Tells the thread that renews the claim to end, and whether to give the claim back.
     release: Sender<bool>,
@@ -132,7 +134,7 @@ impl Journaled {
         let last = start.last;
         let shared = Arc::new(Shared::new(setup, start, &granted));
         let (release, stop) = channel();
-        let (order, threads) = (Mutex::new(()), Mutex::default());
+        let (order, threads) = (Ranked::default(), Mutex::default());
         let engine = Self { shared, merge, order, threads, release, upgraded };
         let writer = Writer::begin(engine.shared.clone(), &chosen, last, fresh);
         if incomplete {
@@ -285,7 +287,7 @@ impl Journaled {
     pub fn close(&self) -> Result<(), KvError> {
         let last = {
             // A commit that has begun finishes first.
-            let _order = lock(&self.order);
+            let _order = self.order.lock();
             self.shared.refuse()
         };
         self.shared.sync(last)?;
@@ -305,7 +307,7 @@ impl Journaled {
         self.shared.wait_tasks(|tasks| tasks.flushes > seen + 1 || tasks.stop).map(drop)
     }
 
-    fn layers(&self) -> RwLockReadGuard<'_, Layers> {
+    fn layers(&self) -> ReadGuard<'_, Layers, Changes> {
         self.shared.layers()
     }
 
@@ -320,13 +322,14 @@ impl Journaled {
             let seen = self.shared.tasks().flushes;
             self.shared.task(|tasks| tasks.flush = true);
             let flushed = |tasks: &Tasks| tasks.flushes > seen || tasks.stop;
-            let tasks = self.shared.wait_tasks(|tasks| flushed(tasks) || self.shared.stuck().is_some())?;
-            if tasks.stop {
+            let (is_flushed, stop) = {
+                let tasks = self.shared.wait_tasks_while(|log| log.stuck.is_none(), flushed)?;
+                (flushed(&tasks), tasks.stop)
+            };
+            if stop {
                 return Err(closed());
             }
-            if !flushed(&tasks)
-                && let Some(why) = self.shared.stuck()
-            {
+            if !is_flushed && let Some(why) = self.shared.stuck() {
                 return Err(why);
             }
         }
@@ -382,7 +385,7 @@ impl Kv for Journaled {
     fn commit(&self, batch: Batch) -> Result<Committed, KvError> {
         self.shared.wait_for_space()?;
         self.wait_for_memory()?;
-        let Ok(order) = self.order.lock() else {
+        let Ok(order) = self.order.lock_sound() else {
             // A commit that panicked may have done a part of its work.
             self.shared.fail(&defect());
             return Err(defect());

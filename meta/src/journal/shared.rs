@@ -9,13 +9,14 @@ use super::local_wal::LocalWal;
 use super::opening::lineage::Lineage;
 use super::options::{Access, JournalLimits, MirrorTarget, Status};
 use crate::kv::{Index, IndexState, KvError, Layer, Seq};
+use crate::ranks::{Changes, CheckpointTasks, CommitLog, MirrorChanges, MirrorFiles, MirrorStates};
 use plan::TargetId;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Condvar, OnceLock};
 use std::time::{Duration, Instant};
+use volume::ranked::{Guard, Ranked, RankedRw, ReadGuard, WriteGuard};
 use volume::target::Claim;
-use volume::{lock, unpoisoned};
 
 /// The state that commits, the journal thread and the checkpointer share. Lock order: layers,
 /// files, log, tasks.
@@ -40,18 +41,18 @@ pub(super) struct Shared {
     pub claim: Claim,
     pub lease: Lease,
     pub index: Box<dyn Index>,
-    layers: RwLock<Layers>,
-    log: Mutex<Log>,
+    layers: RankedRw<Layers, Changes>,
+    log: Ranked<Log, CommitLog>,
     /// Wakes the journal thread: there may be something to write.
     work: Condvar,
     /// Wakes all others: something was written, or failed.
     done: Condvar,
-    files: Mutex<Files>,
-    tasks: Mutex<Tasks>,
+    files: Ranked<Files, MirrorFiles>,
+    tasks: Ranked<Tasks, CheckpointTasks>,
     /// Wakes the checkpointer and those who wait for it.
     tasks_changed: Condvar,
     /// Held while the targets change.
-    pub moving: Mutex<()>,
+    pub moving: Ranked<(), MirrorChanges>,
     /// The free space on the mirrors beyond what they need, in bytes: the last measurement less
     /// what was committed since.
     pub slack: AtomicI64,
@@ -59,7 +60,7 @@ pub(super) struct Shared {
     pub least: AtomicU64,
     pub cost: LastCost,
     /// What each whole mirror has: all transactions up to this one.
-    pub have: Mutex<Vec<(TargetId, Seq)>>,
+    pub have: Ranked<Vec<(TargetId, Seq)>, MirrorStates>,
     /// Why this opening has ended, when another one has taken over.
     fenced: OnceLock<KvError>,
 }
@@ -186,18 +187,18 @@ impl Shared {
             claim: granted.claim.clone(),
             lease: Lease::new(lease, need),
             index,
-            layers: RwLock::new(Layers { active: Layer::after(last), frozen: None }),
-            log: Mutex::new(log),
+            layers: RankedRw::new(Layers { active: Layer::after(last), frozen: None }),
+            log: Ranked::new(log),
             work: Condvar::new(),
             done: Condvar::new(),
-            files: Mutex::new(files),
-            tasks: Mutex::default(),
+            files: Ranked::new(files),
+            tasks: Ranked::default(),
             tasks_changed: Condvar::new(),
-            moving: Mutex::default(),
+            moving: Ranked::default(),
             slack: AtomicI64::new(i64::MAX),
             least: AtomicU64::new(0),
             cost: LastCost::default(),
-            have: Mutex::default(),
+            have: Ranked::default(),
             fenced: OnceLock::new(),
         }
     }
@@ -213,39 +214,37 @@ impl Shared {
         }
     }
 
-    pub fn log(&self) -> MutexGuard<'_, Log> {
-        self.log.lock().unwrap_or_else(|poisoned| {
+    pub fn log(&self) -> Guard<'_, Log, CommitLog> {
+        self.log.lock_sound().unwrap_or_else(|mut log| {
             // A record may be there in part.
-            let mut log = poisoned.into_inner();
             log.failed.get_or_insert_with(defect);
             log
         })
     }
 
-    pub fn layers(&self) -> RwLockReadGuard<'_, Layers> {
-        self.layers.read().unwrap_or_else(|poisoned| {
+    pub fn layers(&self) -> ReadGuard<'_, Layers, Changes> {
+        self.layers.read_sound().unwrap_or_else(|layers| {
             self.fail(&defect());
-            poisoned.into_inner()
+            layers
         })
     }
 
-    pub fn layers_mut(&self) -> RwLockWriteGuard<'_, Layers> {
-        self.layers.write().unwrap_or_else(|poisoned| {
+    pub fn layers_mut(&self) -> WriteGuard<'_, Layers, Changes> {
+        self.layers.write_sound().unwrap_or_else(|layers| {
             self.fail(&defect());
-            poisoned.into_inner()
+            layers
         })
     }
 
-    pub fn files(&self) -> MutexGuard<'_, Files> {
-        lock(&self.files)
+    pub fn files(&self) -> Guard<'_, Files, MirrorFiles> {
+        self.files.lock()
     }
 
-    pub fn tasks(&self) -> MutexGuard<'_, Tasks> {
-        lock(&self.tasks)
+    pub fn tasks(&self) -> Guard<'_, Tasks, CheckpointTasks> {
+        self.tasks.lock()
     }
 
-    /// Waits until the pending transactions leave space for one more. Fails at once while no target
-    /// answers.
+    /// Waits until pending transactions leave space for one more; not while no target answers.
     pub fn wait_for_space(&self) -> Result<(), KvError> {
         let mut log = self.log();
         if let Some(why @ KvError::Unavailable(_)) = &log.stuck {
@@ -256,7 +255,7 @@ impl Shared {
                 return Err(why.clone());
             }
             log.waiting += 1;
-            log = unpoisoned(self.done.wait(log));
+            log = log.wait(&self.done);
             log.waiting -= 1;
         }
         log.check_open()
@@ -323,7 +322,7 @@ impl Shared {
                 log.wanted = seq;
                 self.work.notify_one();
             }
-            log = unpoisoned(self.done.wait(log));
+            log = log.wait(&self.done);
         }
         // What is durable stays durable, but the caller must learn that nothing more will be.
         log.failed.clone().map_or(Ok(()), Err)
@@ -353,8 +352,8 @@ impl Shared {
                 return Some((pending, last));
             }
             log = match rest {
-                Some(rest) => unpoisoned(self.work.wait_timeout(log, rest)).0,
-                None => unpoisoned(self.work.wait(log)),
+                Some(rest) => log.wait_timeout(&self.work, rest),
+                None => log.wait(&self.work),
             };
         }
     }
@@ -383,7 +382,7 @@ impl Shared {
             match &log.stuck {
                 Some(KvError::NoSpace) => break,
                 Some(why) => return Err(why.clone()),
-                None => log = unpoisoned(self.done.wait(log)),
+                None => log = log.wait(&self.done),
             }
         }
         Ok(())
@@ -471,8 +470,8 @@ impl Shared {
     /// For the retry thread: waits for the pause or a request. Returns `false` when the thread must
     /// stop.
     pub fn wait_for_retry(&self, pause: Duration) -> bool {
-        let wait = self.tasks_changed.wait_timeout_while(self.tasks(), pause, |tasks| !tasks.stop && !tasks.retry);
-        let (mut tasks, _) = unpoisoned(wait);
+        let waits = |tasks: &Tasks| !tasks.stop && !tasks.retry;
+        let mut tasks = self.tasks().wait_timeout_while(&self.tasks_changed, pause, waits);
         tasks.retry = false;
         let stop = tasks.stop;
         drop(tasks);
@@ -495,19 +494,31 @@ impl Shared {
     }
 
     /// Waits until `ready` accepts the tasks. Returns an error when the engine has failed.
-    pub fn wait_tasks(&self, ready: impl Fn(&Tasks) -> bool) -> Result<MutexGuard<'_, Tasks>, KvError> {
+    pub fn wait_tasks(&self, ready: impl Fn(&Tasks) -> bool) -> Result<Guard<'_, Tasks, CheckpointTasks>, KvError> {
+        self.wait_tasks_while(|_| true, ready)
+    }
+
+    /// The same, but only while `hopes` accepts the log.
+    pub fn wait_tasks_while(
+        &self,
+        hopes: impl Fn(&Log) -> bool,
+        ready: impl Fn(&Tasks) -> bool,
+    ) -> Result<Guard<'_, Tasks, CheckpointTasks>, KvError> {
         let mut tasks = self.tasks();
         while !ready(&tasks) {
             // A failure is announced under the tasks' lock after it is set, so none is missed
             // between this check and the wait.
             drop(tasks);
-            self.log().check()?;
+            let goes_on = {
+                let log = self.log();
+                log.check()?;
+                hopes(&log)
+            };
             tasks = self.tasks();
-            if ready(&tasks) {
+            if !goes_on || ready(&tasks) {
                 break;
             }
-            let wait = self.tasks_changed.wait_timeout(tasks, Duration::from_millis(100));
-            tasks = unpoisoned(wait).0;
+            tasks = tasks.wait_timeout(&self.tasks_changed, Duration::from_millis(100));
         }
         Ok(tasks)
     }
@@ -520,8 +531,7 @@ impl Shared {
             return Ok(true);
         }
         // A change right now is noticed after the wait.
-        let wait = self.tasks_changed.wait_timeout(self.tasks(), Duration::from_millis(50));
-        drop(unpoisoned(wait).0);
+        drop(self.tasks().wait_timeout(&self.tasks_changed, Duration::from_millis(50)));
         self.log().check()?;
         Ok(self.files().generation != generation)
     }

@@ -35,7 +35,7 @@ macro_rules! operations {
 
         impl<C: Call> $trait for Remote<C> {
             $(fn $name(&self $(, $argument: asked!($owned $(, $borrowed)?))*) -> Result<$result> {
-                meta::ranked::assert_none_is_held();
+                volume::ranked::assert_only_turns();
                 let answer = self.0.call($number, &encode(&($($argument,)*)))?;
                 decode_answer::<Result<$result>>(&answer)?
             })*

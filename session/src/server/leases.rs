@@ -6,12 +6,15 @@ use super::table::Table;
 use crate::caller::{new_id, new_key};
 use crate::locks;
 use crate::port::Opening;
+use crate::ranks::{
+    FileLocks, SessionEnds, SessionKey, SessionNotes, SessionOpenings, SessionTable, SessionsBefore, SetsBefore,
+};
 use meta::{Error, Meta, Result, Seq};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Condvar;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use std::time::Duration;
-use volume::{lock, unpoisoned};
+use volume::ranked::{Guard, Ranked, RankedRw, ReadGuard};
 
 /// The setting with the current sessions: after a crash only these may be reclaimed.
 pub(super) const SESSIONS: &str = "sessions";
@@ -30,43 +33,43 @@ const SESSIONS_PER_OPENING: u64 = 1 << 32;
 
 /// The sessions' state, as maintenance needs it: which client holds what.
 pub struct Leases {
-    pub(super) table: Mutex<Table>,
+    pub(super) table: Ranked<Table, SessionTable>,
     pub(super) changed: Condvar,
-    pub(super) locks: Mutex<locks::Locks>,
+    pub(super) locks: Ranked<locks::Locks, FileLocks>,
     pub(super) unlocked: Condvar,
     /// The grace period: sessions from before a restart may still be reclaimed, and nothing is
     /// freed.
     pub(super) in_grace: AtomicBool,
     /// The sessions from before the restart that have neither ended nor completed their reclaim.
     /// What other sessions had was given up before.
-    pub(super) before: Mutex<BTreeSet<u64>>,
+    pub(super) before: Ranked<BTreeSet<u64>, SessionsBefore>,
     /// The sets that those sessions had.
-    pub(super) owned: Mutex<BTreeMap<u64, BTreeSet<u64>>>,
+    pub(super) owned: Ranked<BTreeMap<u64, BTreeSet<u64>>, SetsBefore>,
     /// The key that signs session numbers.
-    pub(super) key: Mutex<[u8; 32]>,
+    pub(super) key: Ranked<[u8; 32], SessionKey>,
     /// A transaction that names stripes of a session's sets holds it for reading, the end of a
     /// session for writing: sets that were given up are not named afterwards.
-    pub(super) naming: RwLock<()>,
+    pub(super) naming: RankedRw<(), SessionEnds>,
     /// Held while the list of sessions is written.
-    pub(super) noting: Mutex<()>,
+    pub(super) noting: Ranked<(), SessionNotes>,
     /// This opening of the volume, and those before.
-    pub(super) openings: Mutex<Openings>,
+    pub(super) openings: Ranked<Openings, SessionOpenings>,
 }
 
 impl Default for Leases {
     fn default() -> Self {
         Self {
-            table: Mutex::new(Table::new(Duration::MAX, 1)),
+            table: Ranked::new(Table::new(Duration::MAX, 1)),
             changed: Condvar::new(),
-            locks: Mutex::default(),
+            locks: Ranked::default(),
             unlocked: Condvar::new(),
             in_grace: AtomicBool::new(false),
-            before: Mutex::default(),
-            owned: Mutex::default(),
-            key: Mutex::default(),
-            naming: RwLock::default(),
-            noting: Mutex::default(),
-            openings: Mutex::default(),
+            before: Ranked::default(),
+            owned: Ranked::default(),
+            key: Ranked::default(),
+            naming: RankedRw::default(),
+            noting: Ranked::default(),
+            openings: Ranked::default(),
         }
     }
 }
@@ -88,15 +91,15 @@ impl Leases {
         let closed = meta.setting(CLOSED)?.unwrap_or(0);
         openings.begin(Opening { number: opening + 1, id }, found, closed);
         let mut superseded: BTreeSet<(u64, u64)> = meta.setting(SUPERSEDED)?.unwrap_or_default();
-        *lock(&self.openings) = openings.clone();
+        *self.openings.lock() = openings.clone();
         owned.retain(|session, _| before.contains(session));
-        *lock(&self.owned) = owned;
+        *self.owned.lock() = owned;
         superseded.retain(|(session, _)| before.contains(session));
         let mut table = Table::new(Duration::MAX, opening * SESSIONS_PER_OPENING + 1);
         table.begin_superseded(superseded);
         *self.table() = table;
         self.in_grace.store(!before.is_empty(), Ordering::Relaxed);
-        *lock(&self.before) = before.clone();
+        *self.before.lock() = before.clone();
         Ok(Began { openings, before, ended })
     }
 
@@ -113,13 +116,13 @@ impl Leases {
                 (key, meta.put_setting(KEY, &key)?)
             }
         };
-        *lock(&self.key) = key;
+        *self.key.lock() = key;
         Ok(seq)
     }
 
     /// This opening of the volume.
     pub fn opening(&self) -> Opening {
-        lock(&self.openings).current()
+        self.openings.lock().current()
     }
 
     /// Ends the grace period.
@@ -128,17 +131,17 @@ impl Leases {
         let mut table = self.table();
         table.end_superseded();
         self.in_grace.store(false, Ordering::Relaxed);
-        lock(&self.before).clear();
-        lock(&self.owned).clear();
+        self.before.lock().clear();
+        self.owned.lock().clear();
     }
 
     /// Held while a transaction names stripes of a session's sets: no session ends meanwhile.
-    pub(super) fn naming(&self) -> RwLockReadGuard<'_, ()> {
-        unpoisoned(self.naming.read())
+    pub(super) fn naming(&self) -> ReadGuard<'_, (), SessionEnds> {
+        self.naming.read()
     }
 
-    pub(super) fn table(&self) -> MutexGuard<'_, Table> {
-        lock(&self.table)
+    pub(super) fn table(&self) -> Guard<'_, Table, SessionTable> {
+        self.table.lock()
     }
 
     /// Whether a client may still write to a set or name it in a transaction.

@@ -18,9 +18,10 @@ pub use leases::{Began, Leases};
 
 use crate::caller::{Caller, Secret};
 use crate::port::{self, Opening};
+use crate::ranks::{RecallWays, ServerTicks};
 use crate::transport::{Answer, Grant, Recall, Request};
 use crate::{EXCLUSIVE_LEASE, KERNEL_VALID_FOR};
-use ::volume::{lock, unpoisoned};
+use ::volume::ranked::{Ranked, as_another_process};
 use handle::Handle;
 use leases::{CLOSED, SESSIONS, SETS};
 use meta::Result;
@@ -45,8 +46,8 @@ const STALLED_AFTER: Duration = Duration::from_secs(3);
 pub struct Sessions<V> {
     volume: Arc<V>,
     lease: Duration,
-    recalls: Mutex<HashMap<u64, Recall>>,
-    ticks: Mutex<Ticks>,
+    recalls: Ranked<HashMap<u64, Recall>, RecallWays>,
+    ticks: Ranked<Ticks, ServerTicks>,
     began: Instant,
     /// The server ends: it no longer hears clients, and so it ends no sessions.
     stopped: AtomicBool,
@@ -64,8 +65,8 @@ impl<V: Volume> Sessions<V> {
     pub fn new(volume: Arc<V>, lease: Duration) -> Arc<Self> {
         volume.leases().table().set_lease(lease);
         let now = Instant::now();
-        let ticks = Mutex::new(Ticks { last: now, grace_end: now + lease });
-        Arc::new(Self { volume, lease, recalls: Mutex::default(), ticks, began: now, stopped: AtomicBool::new(false) })
+        let ticks = Ranked::new(Ticks { last: now, grace_end: now + lease });
+        Arc::new(Self { volume, lease, recalls: Ranked::default(), ticks, began: now, stopped: AtomicBool::new(false) })
     }
 
     /// The volume.
@@ -109,7 +110,7 @@ impl<V: Volume> Sessions<V> {
     /// Whether a session from before the start may still be reclaimed and was not reclaimed yet.
     pub fn awaits(&self, session: u64) -> bool {
         let table = self.leases().table();
-        let is_of_before = lock(&self.leases().before).contains(&session);
+        let is_of_before = self.leases().before.lock().contains(&session);
         is_of_before && !table.has(session)
     }
 
@@ -143,7 +144,7 @@ impl<V: Volume> Sessions<V> {
         // A thread that reclaims a session holds the table.
         let table = self.leases().table();
         let (next, mut live) = table.living();
-        live.extend(lock(&self.leases().before).iter().filter(|session| !table.has(**session)));
+        live.extend(self.leases().before.lock().iter().filter(|session| !table.has(**session)));
         (next, live)
     }
 
@@ -151,13 +152,14 @@ impl<V: Volume> Sessions<V> {
     /// session. `peer` is the name in its certificate. None when the session is not its own.
     pub fn caller(&self, session: u64, shown: &Secret, peer: Option<&str>) -> Option<Caller> {
         let opening = self.opening();
-        Caller::verified(&lock(&self.leases().key), session, shown, peer.unwrap_or_default(), &opening)
+        Caller::verified(&self.leases().key.lock(), session, shown, peer.unwrap_or_default(), &opening)
     }
 
     /// Carries out a request of a client in this process, in its session. Its first request begins
     /// a session. May take long because it waits for other clients.
     pub fn answer(self: &Arc<Self>, session: Option<u64>, recall: &Recall, operation: u16, arguments: &[u8]) -> Answer {
-        self.answer_request(&Caller::trusted(session), recall, operation, arguments, Request::default()).0
+        let (caller, request) = (Caller::trusted(session), Request::default());
+        as_another_process(|| self.answer_request(&caller, recall, operation, arguments, request)).0
     }
 
     /// As `answer`, for a request that may be repeated. Also returns the permissions on the chunk
@@ -216,7 +218,7 @@ impl<V: Volume> Sessions<V> {
     /// Notes that this process runs. If it did not, or hardly, messages of clients were not
     /// received: their sessions count as heard, and the grace period is longer.
     fn note_running(&self) {
-        let mut ticks = lock(&self.ticks);
+        let mut ticks = self.ticks.lock();
         let now = Instant::now();
         let since = now.saturating_duration_since(ticks.last);
         ticks.last = now;
@@ -248,7 +250,7 @@ impl<V: Volume> Sessions<V> {
     /// Ends the grace period if it is over, and cleans up after the sessions that did not return.
     fn end_grace(&self) {
         let now = Instant::now();
-        let is_over = now > lock(&self.ticks).grace_end || lock(&self.leases().before).is_empty();
+        let is_over = now > self.ticks.lock().grace_end || self.leases().before.lock().is_empty();
         // A session that is telling what it has is not cut short. It ends if it falls silent.
         let is_over = is_over && !self.leases().table().any_is_reclaiming(now);
         if self.leases().is_in_grace() && is_over {
@@ -281,8 +283,8 @@ impl<V: Volume> Sessions<V> {
     fn note_sessions(&self, durable: bool) -> Result<()> {
         let meta = self.volume.meta()?;
         let seq = {
-            let _one_at_a_time = lock(&self.leases().noting);
-            let mut there = lock(&self.leases().before).clone();
+            let _one_at_a_time = self.leases().noting.lock();
+            let mut there = self.leases().before.lock().clone();
             there.extend(self.leases().table().names().into_iter().map(|(session, _)| session));
             meta.put_setting(SESSIONS, &there)?
         };
@@ -293,8 +295,8 @@ impl<V: Volume> Sessions<V> {
     /// another. It is durable with the next sync.
     fn note_sets(&self) -> Result<()> {
         let meta = self.volume.meta()?;
-        let _one_at_a_time = lock(&self.leases().noting);
-        let mut all = lock(&self.leases().owned).clone();
+        let _one_at_a_time = self.leases().noting.lock();
+        let mut all = self.leases().owned.lock().clone();
         all.extend(self.leases().table().all_sets());
         meta.put_setting(SETS, &all)?;
         Ok(())
@@ -308,10 +310,10 @@ impl<V: Volume> Sessions<V> {
     /// client asks again: it must not take its sets for lost, with what it wrote to them.
     fn owned(&self, session: u64, reclaimed: Vec<u64>) -> Result<Vec<u64>> {
         let leases = self.leases();
-        if !leases.is_in_grace() || !lock(&leases.before).contains(&session) {
+        if !leases.is_in_grace() || !leases.before.lock().contains(&session) {
             return Ok(Vec::new());
         }
-        let owned = lock(&leases.owned).get(&session).cloned().unwrap_or_default();
+        let owned = leases.owned.lock().get(&session).cloned().unwrap_or_default();
         let meta = self.volume.meta()?;
         let mut there = Vec::new();
         for set in reclaimed.into_iter().filter(|set| owned.contains(set)) {
@@ -340,7 +342,7 @@ impl<V: Volume> Sessions<V> {
             for other in unaware {
                 if !notified.contains(&other) {
                     notified.push(other);
-                    let recall = lock(&self.recalls).get(&other).cloned();
+                    let recall = self.recalls.lock().get(&other).cloned();
                     recall.inspect(|recall| recall(&[]));
                 }
             }
@@ -362,26 +364,26 @@ impl<V: Volume> Sessions<V> {
         let mut table = leases.table();
         loop {
             // A session that ends meanwhile leaves the list.
-            let away = lock(&leases.before).iter().any(|other| !table.has(*other));
+            let away = leases.before.lock().iter().any(|other| !table.has(*other));
             let left = exclusive_end.saturating_duration_since(Instant::now());
             if !away || left.is_zero() {
                 return;
             }
-            (table, _) = unpoisoned(leases.changed.wait_timeout(table, left));
+            table = table.wait_timeout(&leases.changed, left);
         }
     }
 
     /// Ends a session, if `end` does, and cleans up after it.
     fn leave(&self, session: u64, end: impl FnOnce(&mut Table) -> Option<Left>) -> Option<Left> {
         let left = {
-            let _nobody_names = unpoisoned(self.leases().naming.write());
+            let _nobody_names = self.leases().naming.write();
             end(&mut self.leases().table())?
         };
-        lock(&self.leases().before).remove(&session);
+        self.leases().before.lock().remove(&session);
         self.leases().changed.notify_all();
-        lock(&self.leases().locks).end(session);
+        self.leases().locks.lock().end(session);
         self.leases().unlocked.notify_all();
-        lock(&self.recalls).remove(&session);
+        self.recalls.lock().remove(&session);
         for &ino in &left.closed {
             self.closed(ino);
         }

@@ -6,7 +6,6 @@ use super::leases::SUPERSEDED;
 use super::{RECALL_TIMEOUT, Sessions, Volume};
 use crate::server::table::files::Whose;
 use crate::server::table::{OpenQuestion, Table};
-use ::volume::{lock, unpoisoned};
 use meta::Result;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -48,14 +47,14 @@ impl<V: Volume> Sessions<V> {
             if now >= next {
                 drop(table);
                 for question in &silent {
-                    let recall = lock(&self.recalls).get(&question.session).cloned();
+                    let recall = self.recalls.lock().get(&question.session).cloned();
                     recall.inspect(|recall| recall(&[(ino, question.number)]));
                 }
                 next = now + REPEAT_INTERVAL;
                 table = leases.table();
                 continue;
             }
-            (table, _) = unpoisoned(leases.changed.wait_timeout(table, next.min(end) - now));
+            table = table.wait_timeout(&leases.changed, next.min(end) - now);
         }
         drop(table);
         let silent: Vec<u64> = silent.into_iter().map(|question| question.session).collect();
@@ -75,7 +74,7 @@ impl<V: Volume> Sessions<V> {
         let owes = |table: &Table| !table.owing(&asked, ino, changes).is_empty();
         let superseded = if owes(&leases.table()) {
             // A change that is under way is done, or sees this.
-            let _nobody_names = unpoisoned(leases.naming.write());
+            let _nobody_names = leases.naming.write();
             leases.table().supersede(&asked, ino, changes)
         } else {
             Vec::new()
@@ -111,7 +110,7 @@ impl<V: Volume> Sessions<V> {
     pub(super) fn note_superseded(&self, durable: bool) -> Result<()> {
         let meta = self.volume.meta()?;
         let seq = {
-            let _one_at_a_time = lock(&self.leases().noting);
+            let _one_at_a_time = self.leases().noting.lock();
             let all: BTreeSet<(u64, u64)> =
                 self.leases().table().all_superseded().iter().copied().take(MAX_NOTES).collect();
             meta.put_setting(SUPERSEDED, &all)?

@@ -3,6 +3,7 @@
 
 use super::pool::{Stage, Task};
 use super::{Entry, Targets};
+use crate::ranked;
 use crate::target::Target;
 use plan::TargetId;
 use std::collections::BTreeMap;
@@ -161,6 +162,7 @@ impl<T: Send + 'static> Batch<T> {
         &mut self,
         timeout: impl Fn(&[Duration], &[(usize, TargetId, io::Result<T>)]) -> Duration,
     ) -> Vec<Duration> {
+        ranked::assert_only_turns();
         let mut took = Vec::with_capacity(self.waiting.len());
         while !self.waiting.is_empty() {
             for (key, entry, task) in std::mem::take(&mut self.refused) {

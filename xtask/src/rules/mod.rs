@@ -1,9 +1,10 @@
-//! The house rules that no other tool knows: which crate and which module may use which, how wide a
-//! line and how long a file may be.
+//! The house rules that no other tool knows: which crate and which module may use which, which
+//! files import each other in a circle, how wide a line and how long a file may be.
 //!
 //! The rules are data in `xtask/rules`. Where the code does not obey one yet, today's count is
 //! written down there, and may only fall: a ratchet.
 
+mod circles;
 mod crates;
 mod layers;
 mod paths;
@@ -45,6 +46,7 @@ pub fn check(root: &Path, write: bool) -> Result<(), String> {
     let sizes = read(&rules.join("sizes.txt"))?;
     for (name, allowed, found) in [
         ("arrows.txt", 0, layers),
+        ("circles.txt", 0, circles::arrows(&sources)),
         ("widths.txt", 0, widths::wide_lines(&sources)),
         ("sizes.txt", sizes::MAX_LINES, sizes::long_files(&sources, &Ratchet::parse(&sizes)?)),
     ] {

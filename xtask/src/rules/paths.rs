@@ -38,6 +38,73 @@ pub fn passed_on(root: &str) -> Vec<(String, Vec<String>)> {
     found
 }
 
+/// What a file takes from other files of its crate.
+#[derive(Debug, Default)]
+pub struct Imports {
+    /// What `use` names, with the path from the root that it comes from. Other files find it here.
+    pub names: Vec<(String, Vec<String>)>,
+    /// The paths that the file itself needs. What it only passes on is not among them.
+    pub needed: Vec<Vec<String>>,
+    /// The modules below it that are only for tests.
+    pub tests: Vec<String>,
+}
+
+/// What the file of a module takes from other files of its crate.
+pub fn imports(text: &str, module: &[String]) -> Imports {
+    let all = tokens(text);
+    let declared = |tokens: &[String]| -> Vec<String> {
+        let pairs = tokens.windows(2).filter(|pair| pair[0] == "mod" && is_name(&pair[1]));
+        pairs.map(|pair| pair[1].clone()).collect()
+    };
+    let of_all = declared(&all);
+    let tokens = without_tests(all);
+    let children = declared(&tokens);
+    let mut found = Imports {
+        tests: of_all.into_iter().filter(|name| !children.contains(name)).collect(),
+        needed: used(text, module),
+        ..Imports::default()
+    };
+    let (mut statements, mut others) = (Vec::new(), Vec::new());
+    let mut at = 0;
+    while at < tokens.len() {
+        if tokens[at] != "use" {
+            others.push(tokens[at].as_str());
+            at += 1;
+            continue;
+        }
+        let is_public = at > 0 && (tokens[at - 1] == "pub" || tokens[at - 1] == ")");
+        statements.push((at + 1, is_public));
+        while tokens.get(at).is_some_and(|token| token != ";") {
+            at += 1;
+        }
+    }
+    for (first, is_public) in statements {
+        let Some(token) = tokens.get(first).map(String::as_str) else { continue };
+        let parent = &module[..module.len().saturating_sub(1)];
+        let (mut from, start) = match token {
+            "crate" => (first + 2, Vec::new()),
+            "super" => (first + 2, parent.to_vec()),
+            "self" => (first + 2, module.to_vec()),
+            child if children.iter().any(|name| name == child) => (first, module.to_vec()),
+            _ => continue,
+        };
+        let mut paths = Vec::new();
+        expand(&tokens, &mut from, start, &mut paths);
+        for path in paths {
+            let name = path.last().cloned().unwrap_or_default();
+            let only_passes_on = is_public && !others.contains(&name.as_str());
+            match only_passes_on {
+                true => found.needed.retain(|needed| *needed != path),
+                false => found.needed.push(path.clone()),
+            }
+            found.names.push((name, path));
+        }
+    }
+    found.needed.sort();
+    found.needed.dedup();
+    found
+}
+
 /// Follows a path from `at`, through braces, and adds every end.
 fn expand(tokens: &[String], at: &mut usize, mut path: Vec<String>, found: &mut Vec<Vec<String>>) {
     while let Some(token) = tokens.get(*at).map(String::as_str) {

@@ -3,13 +3,15 @@
 use super::SLAVE_ANSWERS;
 use crate::address::StoreAddress;
 use crate::capability::{Credentials, Deputy, Orders};
+use crate::ranks::{PeerNumbers, PeersInUse};
 use crate::store::remote::Stores;
 use plan::TargetId;
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use volume::Targets;
+use volume::ranked::Ranked;
 use volume::target::Target;
-use volume::{Targets, lock};
 
 /// Maximum number of blocks of a stripe.
 const MAX_BLOCKS: usize = 256;
@@ -34,7 +36,7 @@ pub(super) struct Peers {
     whom: For,
     stores: Stores,
     pub targets: Arc<Targets>,
-    numbers: Mutex<HashMap<Place, TargetId>>,
+    numbers: Ranked<HashMap<Place, TargetId>, PeerNumbers>,
     /// The orders of clients that are running.
     pub orders: Arc<Orders>,
 }
@@ -52,7 +54,7 @@ struct Place {
 impl Peers {
     fn new(whom: For) -> Arc<Self> {
         let targets = Arc::new(Targets::with_deadline(SLAVE_ANSWERS));
-        Arc::new(Self { whom, stores: Stores::default(), targets, numbers: Mutex::default(), orders: Arc::default() })
+        Arc::new(Self { whom, stores: Stores::default(), targets, numbers: Ranked::default(), orders: Arc::default() })
     }
 
     /// The numbers of targets of a volume. An address that begins with `server` is a target of this
@@ -85,7 +87,7 @@ impl Peers {
     ) -> io::Result<TargetId> {
         let parsed: StoreAddress = address.parse().map_err(|why: fs::Error| bad(why.to_string()))?;
         let is_own = parsed.server == server;
-        let mut numbers = lock(&self.numbers);
+        let mut numbers = self.numbers.lock();
         let place = Place { volume, address: address.to_owned(), is_own };
         if let Some(&id) = numbers.get(&place) {
             return Ok(id);
@@ -121,16 +123,16 @@ impl Peers {
 }
 
 /// The current list of peers. A new list replaces a full one; tasks that use the old list keep it.
-pub(super) struct Meeting(Mutex<Arc<Peers>>);
+pub(super) struct Meeting(Ranked<Arc<Peers>, PeersInUse>);
 
 impl Meeting {
     pub fn new(whom: For) -> Self {
-        Self(Mutex::new(Peers::new(whom)))
+        Self(Ranked::new(Peers::new(whom)))
     }
 
     pub fn peers(&self) -> Arc<Peers> {
-        let mut peers = lock(&self.0);
-        if lock(&peers.numbers).len() >= MAX_CACHED_TARGETS {
+        let mut peers = self.0.lock();
+        if peers.numbers.lock().len() >= MAX_CACHED_TARGETS {
             *peers = Peers::new(peers.whom);
         }
         peers.clone()

@@ -11,6 +11,8 @@ mod unsynced;
 
 pub(crate) use exclusive::ExclusiveLease;
 
+use crate::ranks::{CachedNames, Reclaiming, UnsyncedChanges};
+use ::volume::ranked::Ranked;
 use cached::{Asked, CachedState, Concerned, Now};
 use meta::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, FileKind, Listed, MAX_EXTENTS,
@@ -19,11 +21,10 @@ use meta::{
 use plan::Extent;
 use session::port::{Opening, Port, opening_of_answer};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use unsynced::{Answered, Unsynced};
-use volume::lock;
 
 /// The number of directory entries that are read together when names of a directory are looked up
 /// one by one.
@@ -33,13 +34,13 @@ const PAGE: usize = 1000;
 pub(crate) struct Cache {
     port: Arc<dyn Port>,
     exclusive: Arc<ExclusiveLease>,
-    cached: Mutex<CachedState>,
-    unsynced: Mutex<Unsynced>,
+    cached: Ranked<CachedState, CachedNames>,
+    unsynced: Ranked<Unsynced, UnsyncedChanges>,
     /// How often changes turned out to be lost with a server.
     losses: AtomicU64,
     /// Held while the session is reclaimed: an answer that arrives meanwhile may come from another
     /// server, and which one is not known yet.
-    pub taking_up: Mutex<()>,
+    pub taking_up: Ranked<(), Reclaiming>,
 }
 
 impl Cache {
@@ -48,25 +49,25 @@ impl Cache {
         Self {
             port,
             exclusive,
-            cached: Mutex::default(),
-            unsynced: Mutex::new(Unsynced::new(opening)),
+            cached: Ranked::default(),
+            unsynced: Ranked::new(Unsynced::new(opening)),
             losses: AtomicU64::new(0),
-            taking_up: Mutex::default(),
+            taking_up: Ranked::default(),
         }
     }
 
     /// The opening whose server this client uses.
     pub fn opening(&self) -> Opening {
-        lock(&self.unsynced).opening()
+        self.unsynced.lock().opening()
     }
 
     /// The server of another opening took over; it has the transactions of the one before up to
     /// `recovered`. Returns whether changes are lost that were not synced.
     pub fn take_over(&self, opening: Opening, recovered: Seq) -> bool {
         let lost = {
-            let mut unsynced = lock(&self.unsynced);
+            let mut unsynced = self.unsynced.lock();
             if opening != unsynced.opening() {
-                lock(&self.cached).take_over();
+                self.cached.lock().take_over();
             }
             unsynced.take_over(opening, recovered)
         };
@@ -82,38 +83,38 @@ impl Cache {
     /// Whether changes of a file or directory may be lost and this was not reported so far: to a
     /// program that closed it, or to one that synced it.
     pub fn tell_lost(&self, ino: u64, at_close: bool) -> bool {
-        lock(&self.unsynced).tell(ino, at_close)
+        self.unsynced.lock().tell(ino, at_close)
     }
 
     /// Whether changes of this very file may be lost and no sync has reported it. It counts as
     /// reported then.
     pub fn take_certain_loss(&self, ino: u64) -> bool {
-        lock(&self.unsynced).take_certain(ino)
+        self.unsynced.lock().take_certain(ino)
     }
 
     /// Syncs if there are unsynced changes of at least this age. So no more than that can be lost
     /// with the server's machine.
     pub fn sync_old(&self, age: Duration) -> Result<()> {
-        let is_due = lock(&self.unsynced).is_older_than(age);
+        let is_due = self.unsynced.lock().is_older_than(age);
         if is_due { self.sync(Seq::MAX) } else { Ok(()) }
     }
 
     /// Waits until it is known which server answered, and until everything has been reclaimed from
     /// it.
     pub fn wait_for_reclaim(&self) {
-        drop(lock(&self.taking_up));
+        drop(self.taking_up.lock());
     }
 
     /// Drops the cached extents of a file because they were outdated.
     pub fn forget_extents(&self, ino: u64) {
-        lock(&self.cached).forget_extents(ino);
+        self.cached.lock().forget_extents(ino);
     }
 
     /// Looks something up in the cache. On a miss, returns the moment that the answer of the server
     /// must be cached with. None while there are other clients.
     fn look<T>(&self, cached: impl FnOnce(&mut CachedState) -> Option<T>) -> Option<std::result::Result<T, Asked>> {
         let period = self.exclusive.period(Instant::now())?;
-        let mut state = lock(&self.cached);
+        let mut state = self.cached.lock();
         let asked = state.ask(period);
         Some(cached(&mut state).ok_or(asked))
     }
@@ -126,9 +127,9 @@ impl Cache {
         now: impl FnOnce(&T) -> Option<Now<'a>>,
     ) -> Result<T> {
         let inos = || concerned.files.iter().copied().chain(concerned.names.iter().map(|(parent, _)| *parent));
-        let begun = lock(&self.cached).begin(concerned);
+        let begun = self.cached.lock().begin(concerned);
         let (before, marked) = {
-            let mut unsynced = lock(&self.unsynced);
+            let mut unsynced = self.unsynced.lock();
             (unsynced.now(), unsynced.change(inos()))
         };
         let done = change(&*self.port);
@@ -138,7 +139,7 @@ impl Cache {
             self.wait_for_reclaim();
         }
         let lost = {
-            let mut unsynced = lock(&self.unsynced);
+            let mut unsynced = self.unsynced.lock();
             // A sync that began meanwhile may not include it.
             let changed = inos().chain(now.as_ref().map(Now::ino));
             match answer {
@@ -155,7 +156,7 @@ impl Cache {
             }
         };
         self.losses.fetch_add(lost.into(), Ordering::SeqCst);
-        let mut cached = lock(&self.cached);
+        let mut cached = self.cached.lock();
         cached.end(concerned, begun, now);
         if matches!(done, Err(Error::Unavailable(_))) {
             // The change may or may not have happened.
@@ -177,7 +178,7 @@ impl Cache {
     fn read_on(&self, parent: u64, cookie: u64) {
         let Some(Err(asked)) = self.look(|_| None::<()>) else { return };
         if let Ok(listed) = self.port.list(parent, cookie, PAGE) {
-            lock(&self.cached).learn_entries(asked, parent, cookie, &listed);
+            self.cached.lock().learn_entries(asked, parent, cookie, &listed);
         }
     }
 }
@@ -232,7 +233,7 @@ impl Port for Cache {
             None => self.port.attributes(ino),
             Some(Err(asked)) => {
                 let attributes = self.port.attributes(ino)?;
-                lock(&self.cached).learn_file(asked, attributes);
+                self.cached.lock().learn_file(asked, attributes);
                 Ok(attributes)
             }
         }
@@ -245,7 +246,7 @@ impl Port for Cache {
             Some(Err(asked)) => {
                 let found = self.port.has_privileges(ino)?;
                 if !found {
-                    lock(&self.cached).learn_unprivileged(asked, ino);
+                    self.cached.lock().learn_unprivileged(asked, ino);
                 }
                 Ok(found)
             }
@@ -267,7 +268,7 @@ impl Port for Cache {
             Err(Error::NotFound) => None,
             Err(error) => return Err(error),
         };
-        let next = lock(&self.cached).learn_name(asked, parent, name, found);
+        let next = self.cached.lock().learn_name(asked, parent, name, found);
         next.into_iter().for_each(|cookie| self.read_on(parent, cookie));
         found.ok_or(Error::NotFound)
     }
@@ -280,7 +281,7 @@ impl Port for Cache {
         let asked = self.look(|_| None::<()>).and_then(std::result::Result::err);
         let listed = self.port.list(parent, cookie, limit)?;
         if let Some(asked) = asked {
-            lock(&self.cached).learn_entries(asked, parent, cookie, &listed);
+            self.cached.lock().learn_entries(asked, parent, cookie, &listed);
         }
         Ok(listed)
     }
@@ -292,7 +293,7 @@ impl Port for Cache {
             None => return self.port.extents(ino, range),
             Some(Err(asked)) => asked,
         };
-        let wide = lock(&self.cached).widen(ino, range.clone(), now);
+        let wide = self.cached.lock().widen(ino, range.clone(), now);
         let extents = self.port.extents(ino, wide.clone())?;
         if wide == range {
             return Ok(extents);
@@ -301,7 +302,7 @@ impl Port for Cache {
             // The list may be incomplete.
             return self.port.extents(ino, range);
         }
-        lock(&self.cached).learn_extents(asked, ino, &wide, &extents);
+        self.cached.lock().learn_extents(asked, ino, &wide, &extents);
         Ok(extents.iter().filter_map(|extent| extent.clip(&range)).collect())
     }
 
@@ -341,10 +342,10 @@ impl Port for Cache {
         if seq < Seq::MAX {
             return self.port.sync(seq);
         }
-        let before = lock(&self.unsynced).now();
+        let before = self.unsynced.lock().now();
         self.port.sync(seq)?;
         self.wait_for_reclaim();
-        lock(&self.unsynced).synced(before);
+        self.unsynced.lock().synced(before);
         Ok(())
     }
 
@@ -400,7 +401,7 @@ impl Port for Cache {
 
     fn rename(&self, rename: &Rename, now: Time) -> Result<(Option<Removed>, Seq)> {
         let names = vec![(rename.from.0, &*rename.from.1), (rename.to.0, &*rename.to.1)];
-        let moved = lock(&self.cached).ino(rename.from.0, &rename.from.1);
+        let moved = self.cached.lock().ino(rename.from.0, &rename.from.1);
         let files = moved.into_iter().chain(rename.replaced).collect();
         // Without the number of the moved file, its cached attributes cannot be found.
         self.just_change(&Concerned { files, names, all: moved.is_none(), durably: false }, |port| {

@@ -222,7 +222,7 @@ impl Shared {
         if self.files().mirrors.iter().any(|mirror| Some(mirror.0) == id) {
             return false;
         }
-        let have = self.have.lock().unwrap_or_else(PoisonError::into_inner);
+        let have = self.have.lock();
         have.iter().filter(|(other, last)| Some(*other) != id && *last >= durable).count() >= self.need()
     }
 

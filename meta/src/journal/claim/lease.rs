@@ -6,14 +6,15 @@ use super::super::options::MirrorTarget;
 use super::super::shared::Shared;
 use super::claims::{fenced, whole};
 use crate::kv::KvError;
+use crate::ranks::LeaseGrants;
 use plan::TargetId;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Condvar, Mutex, MutexGuard, Weak};
+use std::sync::{Condvar, Weak};
 use std::time::{Duration, Instant};
+use volume::ranked::{Guard, Ranked};
 use volume::target::{ClaimRequest, ClaimState, Refusal};
-use volume::{lock, unpoisoned};
 
 /// How often the claim is renewed, unless the lease is short.
 const RENEWAL_INTERVAL: Duration = Duration::from_millis(500);
@@ -32,7 +33,7 @@ pub(in crate::journal) struct Lease {
     /// Until when no other opening can have the volume, in nanoseconds after `begun`.
     until: AtomicU64,
     /// When the last granted renewal of each target was requested.
-    asked: Mutex<BTreeMap<TargetId, Instant>>,
+    asked: Ranked<BTreeMap<TargetId, Instant>, LeaseGrants>,
     renewed: Condvar,
 }
 
@@ -40,7 +41,7 @@ impl Lease {
     /// A lease that `need` targets must renew. Without a length, there is no lease.
     pub fn new(length: Option<Duration>, need: usize) -> Self {
         let (begun, until) = (Instant::now(), AtomicU64::new(0));
-        Self { length, need, begun, until, asked: Mutex::default(), renewed: Condvar::new() }
+        Self { length, need, begun, until, asked: Ranked::default(), renewed: Condvar::new() }
     }
 
     /// Its length, if there is one.
@@ -82,14 +83,14 @@ impl Lease {
                 let why = "the lease of this holder has run out, and too few targets renew it";
                 return Err(KvError::Unavailable(why.into()));
             }
-            all = unpoisoned(self.renewed.wait_timeout(all, LATE_RENEWAL_TIMEOUT / 20)).0;
+            all = all.wait_timeout(&self.renewed, LATE_RENEWAL_TIMEOUT / 20);
         }
         drop(all);
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<TargetId, Instant>> {
-        lock(&self.asked)
+    fn lock(&self) -> Guard<'_, BTreeMap<TargetId, Instant>, LeaseGrants> {
+        self.asked.lock()
     }
 }
 

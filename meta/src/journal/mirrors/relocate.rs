@@ -7,7 +7,6 @@ use super::super::shared::Shared;
 use super::super::snapshots::purge::purge;
 use crate::kv::KvError;
 use std::time::Instant;
-use volume::lock;
 
 /// How many deadlines may pass without any change of the mirrors: a snapshot takes its time.
 const MAX_DEADLINES: u32 = 10;
@@ -18,7 +17,7 @@ const MAX_DEADLINES: u32 = 10;
 /// Returns an error when that is not possible, or the engine has failed or is closed. The previous
 /// targets are then in effect.
 pub(in crate::journal) fn set_targets(shared: &Shared, targets: Vec<MirrorTarget>) -> Result<(), KvError> {
-    let _moving = lock(&shared.moving);
+    let _moving = shared.moving.lock();
     if targets.is_empty() {
         return Err(KvError::Invalid("a journal needs a target"));
     }

@@ -9,8 +9,8 @@ use super::writer::Writer;
 use crate::kv::{KvError, Seq};
 use std::cmp::Reverse;
 use std::io;
+use std::sync::Weak;
 use std::sync::atomic::Ordering;
-use std::sync::{PoisonError, Weak};
 
 /// How many times in a row the sources of a copy may go away before the target counts as failed.
 const MAX_STRANDED: u32 = 8;
@@ -295,7 +295,7 @@ impl Writer {
         let has = |mirror: &Mirror| if mirror.whole { mirror.acked.max(mirror.since) } else { mirror.since };
         let whole = self.mirrors.iter().filter(|mirror| mirror.whole);
         let have = whole.map(|mirror| (mirror.place.0, has(mirror))).collect();
-        *self.shared.have.lock().unwrap_or_else(PoisonError::into_inner) = have;
+        *self.shared.have.lock() = have;
         let least = self.mirrors.iter().map(has);
         let copying = self.mirrors.iter().any(|mirror| mirror.copying.is_some());
         self.shared.least.store(if copying { 0 } else { least.min().unwrap_or(0) }, Ordering::Relaxed);

@@ -84,7 +84,7 @@ impl<V: Volume> Handle<V> {
     /// know what they have not committed. It waits no longer than for a connected client.
     fn wait_for_others(&self) {
         let (leases, end) = (self.sessions.leases(), self.sessions.waits_for_clients_until());
-        let away = || leases.is_in_grace() && lock(&leases.before).iter().any(|session| *session != self.session);
+        let away = || leases.is_in_grace() && leases.before.lock().iter().any(|session| *session != self.session);
         while away() && Instant::now() < end {
             std::thread::sleep(GRACE_POLL_INTERVAL);
         }

@@ -6,7 +6,6 @@ use crate::caller;
 use crate::port::{Entered, Entry, FileLock, Heartbeat, Held, Session, VERSION, Welcome};
 use crate::server::Volume;
 use crate::server::table::files::Whose;
-use ::volume::{lock, unpoisoned};
 use meta::{Attributes, Error, Result, Seq, SetRecord};
 use plan::TargetId;
 use std::time::{Duration, Instant};
@@ -42,7 +41,7 @@ impl<V: Volume> Handle<V> {
             // An ended session stays ended: work that its client began in it is not accepted in
             // another session.
             let lives = |number: u64| {
-                table.has(number) || volume.leases().is_in_grace() && lock(&volume.leases().before).contains(&number)
+                table.has(number) || volume.leases().is_in_grace() && volume.leases().before.lock().contains(&number)
             };
             let lapsed = session.is_some_and(|number| table.was_given_out(number) && !lives(number));
             if session.is_none_or(|_| lapsed) && !table.admits(&self.peer) {
@@ -66,18 +65,19 @@ impl<V: Volume> Handle<V> {
         };
         volume.leases().changed.notify_all();
         self.grant_held(session);
-        lock(&self.sessions.recalls).insert(session, self.recall.clone());
+        self.sessions.recalls.lock().insert(session, self.recall.clone());
         if fresh {
             self.sessions.join(session, tells);
         }
+        let secret = caller::secret(&volume.leases().key.lock(), session, &self.peer);
         Ok(Welcome {
             session,
-            secret: caller::secret(&lock(&volume.leases().key), session, &self.peer),
+            secret,
             fresh,
             lapsed,
             label: volume.label(),
             first_stripe: volume.first_stripe(session),
-            start: lock(&volume.leases().openings).lossy(),
+            start: volume.leases().openings.lock().lossy(),
             lease_ms: u32::try_from(self.sessions.lease.as_millis()).unwrap_or(u32::MAX),
             kept,
         })
@@ -85,7 +85,7 @@ impl<V: Volume> Handle<V> {
 
     /// The session holds exactly these locks. Returns those that others are in the way of.
     fn lock_exactly(&self, wanted: Vec<(u64, FileLock)>) -> Vec<(u64, FileLock)> {
-        let mut locks = lock(&self.sessions.leases().locks);
+        let mut locks = self.sessions.leases().locks.lock();
         locks.end(self.session);
         let mut refused = Vec::new();
         for (ino, wanted) in wanted {
@@ -114,7 +114,7 @@ impl<V: Volume> Session for Handle<V> {
         }
         let welcome = self.let_enter(entry, entry.session.is_some())?;
         self.sessions.leases().table().can_drop(welcome.session);
-        let openings = lock(&self.sessions.leases().openings);
+        let openings = self.sessions.leases().openings.lock();
         Ok(Entered { welcome, opening: openings.current(), recovered: openings.recovered(&entry.opening) })
     }
 
@@ -124,7 +124,7 @@ impl<V: Volume> Session for Handle<V> {
         leases.table().reclaim(self.session, &held);
         let refused = self.lock_exactly(held.locks);
         leases.table().complete_reclaim(self.session);
-        lock(&leases.before).remove(&self.session);
+        leases.before.lock().remove(&self.session);
         leases.table().let_in(self.session, Instant::now());
         leases.changed.notify_all();
         leases.unlocked.notify_all();
@@ -134,7 +134,7 @@ impl<V: Volume> Session for Handle<V> {
     fn heartbeat(&self) -> Result<Heartbeat> {
         let volume = &self.sessions.volume;
         // The connection on which the session began may be closed.
-        lock(&self.sessions.recalls).insert(self.session, self.recall.clone());
+        self.sessions.recalls.lock().insert(self.session, self.recall.clone());
         self.grant_held(self.session);
         let (others, removed) = {
             let mut table = volume.leases().table();
@@ -240,7 +240,7 @@ impl<V: Volume> Session for Handle<V> {
                 return table.reserve(ino, size, length).ok_or(Error::TooLarge);
             }
             while table.is_being_cut(ino) {
-                table = unpoisoned(leases.changed.wait(table));
+                table = table.wait(&leases.changed);
             }
         }
     }
@@ -249,11 +249,11 @@ impl<V: Volume> Session for Handle<V> {
         let leases = self.sessions.leases();
         // Clients from before a restart may have locks that this server does not know yet. A client
         // that is reclaiming its own is not delayed.
-        if !lock(&leases.before).contains(&self.session) {
+        if !leases.before.lock().contains(&self.session) {
             self.wait_for_grace_end();
         }
         let end = Instant::now() + if wait { LOCK_WAITS } else { Duration::ZERO };
-        let mut locks = lock(&leases.locks);
+        let mut locks = leases.locks.lock();
         loop {
             // Check while the lock table is locked: the end of a session removes its locks
             // afterwards.
@@ -273,7 +273,7 @@ impl<V: Volume> Session for Handle<V> {
             if left.is_zero() {
                 return Ok(false);
             }
-            (locks, _) = unpoisoned(leases.unlocked.wait_timeout(locks, left));
+            locks = locks.wait_timeout(&leases.unlocked, left);
         }
     }
 
@@ -281,7 +281,7 @@ impl<V: Volume> Session for Handle<V> {
         if first > last {
             return Err(Error::Invalid("a range that ends before it begins".into()));
         }
-        let mut locks = lock(&self.sessions.leases().locks);
+        let mut locks = self.sessions.leases().locks.lock();
         let (owner, range) = ((self.session, owner), first..=last);
         if locks.held(self.session) >= MAX_LOCKS && locks.splits(ino, owner, &range) {
             return Err(Error::TooManyLocks);
@@ -306,7 +306,7 @@ impl<V: Volume> Session for Handle<V> {
     }
 
     fn conflicting_lock(&self, ino: u64, wanted: FileLock) -> Result<Option<FileLock>> {
-        let locks = lock(&self.sessions.leases().locks);
+        let locks = self.sessions.leases().locks.lock();
         Ok(locks.conflict(ino, &self.own_lock(&wanted)).map(|found| FileLock {
             owner: found.owner.1,
             first: *found.range.start(),
@@ -323,7 +323,7 @@ impl<V: Volume> Session for Handle<V> {
 
     fn reclaim_complete(&self) -> Result<()> {
         self.sessions.leases().table().complete_reclaim(self.session);
-        lock(&self.sessions.leases().before).remove(&self.session);
+        self.sessions.leases().before.lock().remove(&self.session);
         Ok(())
     }
 
