@@ -10,8 +10,9 @@ volume::ranks! {
 
     // What is held for moments only.
     pub(crate) ServerTicks = FIRST_BRIEF + 30;
-    pub(crate) SessionTable = FIRST_BRIEF + 32;
-    pub(crate) FileLocks = FIRST_BRIEF + 34;
+    // A session that takes a lock of a file must not have ended.
+    pub(crate) FileLocks = FIRST_BRIEF + 32;
+    pub(crate) SessionTable = FIRST_BRIEF + 34;
     pub(crate) SessionsBefore = FIRST_BRIEF + 36;
     pub(crate) SetsBefore = FIRST_BRIEF + 38;
     pub(crate) SessionKey = FIRST_BRIEF + 40;
