@@ -12,6 +12,8 @@
 
 mod address;
 pub mod capability;
+#[cfg(test)]
+mod golden;
 mod identity;
 mod machine;
 pub mod meta_server;

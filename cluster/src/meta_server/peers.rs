@@ -143,7 +143,42 @@ pub(super) fn reply(peer_answer: &PeerAnswer) -> Reply {
 
 #[cfg(test)]
 mod tests {
+    use super::super::standby::{Holds, Whereabouts};
+    use super::super::{Ticket, seat};
     use super::*;
+    use crate::golden::{is_table, row};
+
+    #[test]
+    fn messages_have_fixed_bytes() {
+        let peer = |name: &str| seat::Peer { name: name.into(), address: format!("{name}:1") };
+        let message = |what| Message { token: b"token".to_vec(), volume: [0xab; 16], from: peer("a"), what };
+        let answer = PeerAnswer {
+            holder: Some(peer("b")),
+            holds: true,
+            servers: vec![peer("a"), peer("b")],
+            last: 300,
+            label: Some("{}".into()),
+            refused: Some("why".into()),
+        };
+        let servers = vec!["a:1".to_owned(), "b:1".to_owned()];
+        let whereabouts = Whereabouts { holder: Some("b:1".into()), servers: servers.clone() };
+        let ticket = Ticket { session: 7, secret: [0x5e; 16], request: 300, answered: 299, again: true };
+        let heartbeat = |applied| message(What::Heartbeat(StandbyProgress { applied }));
+        let lines = [
+            row!("join", Message, message(What::Join)),
+            row!("heartbeat", Message, heartbeat(Some(300))),
+            row!("heartbeat-without-index", Message, heartbeat(None)),
+            row!("take-over", Message, message(What::TakeOver)),
+            row!("answer", PeerAnswer, answer),
+            row!("empty-answer", PeerAnswer, PeerAnswer::default()),
+            row!("whereabouts", Whereabouts, whereabouts),
+            row!("whereabouts-unknown", Whereabouts, Whereabouts::default()),
+            row!("holds", Holds, Holds { opening: 300, servers }),
+            row!("ticket", Ticket, ticket),
+            row!("recall", Vec<session::Question>, vec![(1000, 300)]),
+        ];
+        is_table(include_str!("../golden/peers.txt"), &lines);
+    }
 
     fn key(name: &str) -> Arc<ClusterKey> {
         let path = std::env::temp_dir().join(format!("weft-peers-{name}-{}", std::process::id()));

@@ -268,6 +268,7 @@ impl Gate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::golden::{is_table, line};
     use std::io::IoSlice;
     use std::sync::Arc;
     use std::sync::mpsc::channel;
@@ -287,6 +288,35 @@ mod tests {
 
     fn take(number: u64, holder: u128) -> ClaimRequest {
         ClaimRequest::Take { claim: claim(number, holder), lease: Duration::from_millis(1500), blank: 0 }
+    }
+
+    /// `messages_keep_what_they_mean` decodes each of these kinds.
+    #[test]
+    fn messages_have_fixed_bytes() {
+        let ask = |name, ask: ClaimRequest| line(name, &encode_ask(&ask));
+        let state = |name, claim, lease, blank| line(name, &encode_state(&ClaimState { claim, lease, blank }));
+        let refusal = |name, refusal: Refusal| line(name, &encode_refusal(&refusal.into()).unwrap());
+        let (left, epoch) = (Duration::from_millis(300), Epoch { number: 300, id: 5 });
+        let lines = [
+            ask("read", ClaimRequest::Read),
+            ask("take", take(300, 9)),
+            ask("take-marked", ClaimRequest::Take { claim: claim(300, 9), lease: Duration::ZERO, blank: 300 }),
+            ask("release", ClaimRequest::Release(claim(300, 9).epoch)),
+            ask("whole", ClaimRequest::Whole { epoch: claim(4, 9).epoch, blank: 7 }),
+            state("over", None, Lease::Over, 0),
+            state("released", Some(claim(1, 9)), Lease::Released, 0),
+            state("runs", Some(claim(2, 9)), Lease::Runs(left), 0),
+            state("locked", Some(claim(3, 9)), Lease::Locked, 0),
+            state("marked", None, Lease::Over, 300),
+            refusal("fenced", Refusal::Fenced(Box::new(claim(4, 9)))),
+            refusal("held", Refusal::Held { claim: Some(Box::new(claim(5, 9))), remaining: Some(left) }),
+            refusal("held-unknown", Refusal::Held { claim: None, remaining: None }),
+            refusal("unclaimed", Refusal::Unclaimed(Some(epoch))),
+            refusal("unclaimed-unknown", Refusal::Unclaimed(None)),
+            line("epoch", &encode_epoch(Some(epoch))),
+            line("no-epoch", &encode_epoch(None)),
+        ];
+        is_table(include_str!("../golden/claim.txt"), &lines);
     }
 
     #[test]

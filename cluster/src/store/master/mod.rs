@@ -91,3 +91,66 @@ struct Done {
     /// Times of the steps MP, PC, DD and SP, in nanoseconds.
     cost: [u64; 4],
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capability::{Fence, FenceMessage};
+    use crate::golden::{is_table, line, row};
+    use plan::report::{Report, TargetReport, Ticks};
+
+    #[test]
+    fn messages_have_fixed_bytes() {
+        let stripe = Stripe {
+            volume: [0xab; 16],
+            set: 70_000,
+            code: "rs:4+2",
+            created: (-1, 300),
+            record: 16,
+            sequence: 301,
+            manifest_bytes: 302,
+            spare: 2,
+            checksum: 0x1122_3344_5566_7788,
+            token: b"token",
+            server: "here:1",
+            places: vec!["here:1/disk1", ""],
+        };
+        let lost = Lost {
+            volume: [0xab; 16],
+            set: 70_000,
+            code: "rs:4+2",
+            stripes: vec![(16, 4096), (300, 1)],
+            token: b"token",
+            server: "here:1",
+            places: vec!["here:1/disk1", ""],
+            wanted: vec![(1, "there:1/disk2")],
+        };
+        let lines = [
+            row!("stripe", Stripe<'_>, stripe),
+            row!("rebuild", Lost<'_>, lost),
+            row!("done", Done, Done { failed: vec![(3, b"why".to_vec())], cost: [1, 300, 70_000, 0] }),
+        ];
+        is_table(include_str!("../../golden/master.txt"), &lines);
+    }
+
+    #[test]
+    fn reports_and_fences_have_fixed_bytes() {
+        let target = |name: &str, space| TargetReport { name: name.into(), space, accesses: 300, queued: 2 };
+        let report = Report {
+            uptime: Duration::new(5, 6),
+            processor: Ticks { idle: 300, all: 301 },
+            received_bytes: 302,
+            sent_bytes: 303,
+            connections: 7,
+            request_bytes: 304,
+            targets: vec![target("disk1", Some((1 << 40, 1 << 30))), target("disk2", None)],
+        };
+        let fence = Fence { volume: [0xab; 16], next: 300, live: vec![7, 299] };
+        let message = FenceMessage { token: b"token".to_vec(), fence: fence.clone() };
+        let encoded = postcard::to_stdvec(&message).unwrap();
+        let decoded: FenceMessage = postcard::from_bytes(&encoded).unwrap();
+        assert_eq!((decoded.token, decoded.fence), (message.token, message.fence));
+        let lines = [row!("report", Report, report), row!("fence", Fence, fence), line("fence-message", &encoded)];
+        is_table(include_str!("../../golden/report.txt"), &lines);
+    }
+}
