@@ -15,6 +15,8 @@ pub enum Host {
     Store(usize),
     /// A client, by its number.
     Client(usize),
+    /// One of several metadata servers, by its number.
+    Server(usize),
 }
 
 /// The state of one direction between two machines.
