@@ -17,6 +17,7 @@ mod command;
 mod failovers;
 mod faults;
 mod history;
+mod index;
 mod lab;
 mod link;
 mod network;

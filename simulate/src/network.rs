@@ -9,13 +9,11 @@ use volume::lock;
 /// A machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Host {
-    /// That of the metadata server.
-    Meta,
     /// A store, by its number.
     Store(usize),
     /// A client, by its number.
     Client(usize),
-    /// One of several metadata servers, by its number.
+    /// A metadata server, by its number.
     Server(usize),
 }
 

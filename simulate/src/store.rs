@@ -32,15 +32,13 @@ pub struct Store {
     boot: AtomicU64,
     /// The number of the next session, and the live sessions; None until it has learned them.
     fence: Mutex<Option<(u64, BTreeSet<u64>)>>,
+    /// The newest opening whose server has told them.
+    opening: AtomicU64,
     /// Syncs do nothing: a broken rule.
     pub lies: AtomicBool,
 }
 
 impl Store {
-    pub fn new(number: usize) -> Arc<Self> {
-        Self::with_clock(number, Clock::default())
-    }
-
     /// A store whose leases run by this clock.
     pub fn with_clock(number: usize, clock: Clock) -> Arc<Self> {
         let memory = Arc::new(Memory::with_clock(clock));
@@ -51,6 +49,7 @@ impl Store {
             faults: Mutex::default(),
             boot: AtomicU64::new(1),
             fence: Mutex::default(),
+            opening: AtomicU64::new(0),
             lies: AtomicBool::new(false),
         })
     }
@@ -101,8 +100,12 @@ impl Store {
         self.set(|faults| faults.down = false);
     }
 
-    /// The metadata server says which sessions live.
-    pub fn hear(&self, next: u64, live: Vec<u64>) {
+    /// The metadata server of an opening says which sessions live. One that was taken over is not
+    /// heard.
+    pub fn hear(&self, opening: u64, next: u64, live: Vec<u64>) {
+        if self.opening.fetch_max(opening, Ordering::SeqCst) > opening {
+            return;
+        }
         let mut live: BTreeSet<u64> = live.into_iter().collect();
         world::atomically(|| {
             let mut fence = lock(&self.fence);

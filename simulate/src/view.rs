@@ -157,7 +157,11 @@ impl View {
     }
 
     fn sync_file(&self, store: &Store, file: TargetFile) -> io::Result<()> {
-        if store.faults().unsynced { Err(io::Error::other("the disk cannot sync")) } else { store.sync(&self.disk, file) }
+        if store.faults().unsynced {
+            Err(io::Error::other("the disk cannot sync"))
+        } else {
+            store.sync(&self.disk, file)
+        }
     }
 
     fn needs_space(store: &Store) -> io::Result<()> {

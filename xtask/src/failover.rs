@@ -253,7 +253,8 @@ impl Cluster {
             started.push(store);
             create.push(format!("store://{listen}/disk{number}").into());
         }
-        let places = (0..SERVERS).map(|number| make(folder.join(format!("v{number}")))).collect::<Result<Vec<_>, _>>()?;
+        let places =
+            (0..SERVERS).map(|number| make(folder.join(format!("v{number}")))).collect::<Result<Vec<_>, _>>()?;
         let disks: Result<Vec<Disk>, String> = places.iter().map(|place| Disk::new(place)).collect();
         let (disks, no_disks) = disks.map_or_else(|why| (Vec::new(), Some(why)), |disks| (disks, None));
         machines.command(create)?;

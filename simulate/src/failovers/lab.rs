@@ -1,9 +1,9 @@
 //! What a run has: stores, servers, clients, the network, and what clients were told.
 
 use super::figures::Figures;
-use super::index::Kept;
 use super::server::Server;
 use crate::broken::Broken;
+use crate::index::Kept;
 use crate::network::{Host, Network};
 use crate::store::Store;
 use crate::view::View;

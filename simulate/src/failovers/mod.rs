@@ -6,7 +6,6 @@
 
 mod client;
 mod figures;
-mod index;
 mod lab;
 mod runs;
 mod scenario;

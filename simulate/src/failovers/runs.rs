@@ -69,7 +69,11 @@ pub fn until(wanted: u64, first: u64, jobs: usize, time: Duration, broken: &[Str
         sleep(POLL_INTERVAL);
     }
     let took = begun.elapsed().as_secs_f64();
-    println!("{} failovers in {ran} seeds from {first} on, {took:.0} s, {} seeds wrong", figures.failovers(), wrong.len());
+    println!(
+        "{} failovers in {ran} seeds from {first} on, {took:.0} s, {} seeds wrong",
+        figures.failovers(),
+        wrong.len()
+    );
     print!("{figures}");
     wrong.sort_unstable();
     for seed in &wrong {

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use std::thread::{JoinHandle, sleep};
 use std::time::Duration;
 use volume::lock;
+use volume::target::{ClaimRequest, Target};
 use world::Process;
 
 /// Rounds of a run: in each, something happens to the holder.
@@ -118,6 +119,7 @@ impl Run {
                 return server;
             }
             if world::now() > end {
+                self.describe();
                 world::fail("no server takes the volume over");
             }
             sleep(Duration::from_millis(5));
@@ -216,9 +218,9 @@ impl Run {
         for request in tries {
             let answered = request.join().expect("it does not panic");
             match (over, answered) {
-                (true, Some(request)) => {
-                    world::fail(&format!("a woken holder answered request {request}, and another server had the volume"))
-                }
+                (true, Some(request)) => world::fail(&format!(
+                    "a woken holder answered request {request}, and another server had the volume"
+                )),
                 (true, None) => self.lab.count("writes of woken holders refused", 1),
                 (false, _) => {}
             }
@@ -296,6 +298,19 @@ impl Run {
         }
     }
 
+    /// Notes what is on the stores, for a failure.
+    fn describe(&self) {
+        for store in &self.lab.stores {
+            let claim = store.disk.claim(&ClaimRequest::Read);
+            let claim = claim.ok().and_then(|state| Some((state.claim?.epoch.number, state.blank)));
+            let files = store.disk.list().unwrap_or_default();
+            // The newest ones are enough to see what is missing.
+            let files: Vec<String> = files.iter().rev().take(6).map(|file| format!("{file:?}")).collect();
+            let faults = store.faults();
+            world::note(format_args!("store {}: {faults:?}, claim {claim:?}, {}", store.number, files.join(", ")));
+        }
+    }
+
     /// All machines lose power, as many stores are lost as may be, and everything is compared again.
     fn end(&self) {
         let lab = &self.lab;
@@ -320,7 +335,10 @@ impl Run {
         let mut options = lab.options(0);
         options.targets.retain(|(id, _)| left.contains(&usize::from(id.0)));
         let options = Options { access: Access::Read, ..options };
-        let kv = Journaled::open(options).unwrap_or_else(|why| world::fail(&format!("with stores {left:?}: {why}")));
+        let kv = Journaled::open(options).unwrap_or_else(|why| {
+            self.describe();
+            world::fail(&format!("with stores {left:?}: {why}"))
+        });
         if let Err(why) = check(&kv, lock(&lab.told).all()) {
             world::fail(&format!("with stores {left:?}: {why}"));
         }

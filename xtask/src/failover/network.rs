@@ -154,7 +154,8 @@ mod tests {
     #[test]
     fn what_begins_a_cut_is_ended() {
         let (home, own) = (home(), machine(1));
-        let lines = [Cut::Both, Cut::Deaf, Cut::Mute].map(|kind| [true, false].map(|begins| cut(1, kind, begins).join(" ")));
+        let lines =
+            [Cut::Both, Cut::Deaf, Cut::Mute].map(|kind| [true, false].map(|begins| cut(1, kind, begins).join(" ")));
         let expected = [
             [format!("ip -n {home} link set port1 nomaster"), format!("ip -n {home} link set port1 master bridge")],
             [
