@@ -47,6 +47,8 @@ cargo xtask TASK
   simulate --seeds A..B [--minutes N] [--jobs N] | --seed N [--trace]
           whole file systems, stores and a metadata server in one simulated world, with faults by a seed; what
           clients see is checked. A seed is the same run each time; --trace prints all of it
+  simulate --failovers N [--from SEED] [--minutes N] [--jobs N] | --failovers 1 --seed N [--trace]
+          nothing but takeovers between three metadata servers, until there were N
   model [--voters N] [--losses M] [--servers N] [--writes N] [--wipes N] [--drops N] [--leases]
         [--broken RULE] [--limit N]
           the metadata protocol in all its states (docs/design/011-model.md)
