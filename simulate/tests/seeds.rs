@@ -36,7 +36,7 @@ fn broken_rules_are_found_by_takeovers() {
         let found = simulate(&["--failovers", "2000", "--broken", rule]);
         assert!(!found.status.success(), "{rule}: {}", said(&found));
     }
-    let [first, second] = [(), ()].map(|()| simulate(&["--failovers", "1", "--seed", "1", "--trace"]));
+    let [first, second] = [(), ()].map(|()| simulate(&["--failovers", "1", "--seed", "14", "--trace"]));
     assert!(first.status.success(), "{}", said(&first));
     assert!(first.stderr == second.stderr && first.stdout == second.stdout, "two runs differ");
 }
