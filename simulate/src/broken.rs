@@ -18,15 +18,21 @@ pub enum Broken {
     Recalls,
     /// A store says that its disk has synced, and it has not.
     Disks,
+    /// A store does not look whose claim it is under which it is changed. With `--failovers` only.
+    Fences,
+    /// A store grants a claim while another holder's lease runs. With `--failovers` only.
+    Leases,
 }
 
 /// All rules, with their names on the command line.
-pub const ALL: [(&str, Broken); 5] = [
+pub const ALL: [(&str, Broken); 7] = [
     ("once", Broken::Once),
     ("sync", Broken::Sync),
     ("locks", Broken::Locks),
     ("recalls", Broken::Recalls),
     ("disks", Broken::Disks),
+    ("fences", Broken::Fences),
+    ("leases", Broken::Leases),
 ];
 
 impl FromStr for Broken {

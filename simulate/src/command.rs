@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::broken::Broken;
-use crate::{check, scenario};
+use crate::{check, failovers, scenario};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -14,7 +14,13 @@ simulate --seed N [--trace] [--broken RULE]      one seed; --trace prints every 
 simulate --seeds A..B [--minutes N] [--jobs N] [--broken RULE]
                                                  all of these, each in a process of its own, for so long at most
 
-RULE is a rule that the simulated ways break: once, sync, locks, recalls, disks. The checks have to find it.
+simulate --failovers N [--from SEED] [--minutes N] [--jobs N] [--broken RULE]
+simulate --failovers 1 --seed N [--trace] [--broken RULE]
+                                                 takeovers between several metadata servers until there were N, or
+                                                 those of one seed
+
+RULE is a rule that the simulated ways break: once, sync, locks, recalls, disks; with --failovers: once, sync, fences,
+leases. The checks have to find it.
 ";
 
 /// A run with more choices than this does not come to an end.
@@ -27,6 +33,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 struct Arguments {
     seed: Option<u64>,
     seeds: Option<Range<u64>>,
+    failovers: Option<u64>,
+    /// The first seed for these.
+    from: u64,
     time: Duration,
     jobs: usize,
     trace: bool,
@@ -37,6 +46,8 @@ fn arguments() -> Result<Arguments, String> {
     let mut found = Arguments {
         seed: None,
         seeds: None,
+        failovers: None,
+        from: 1,
         time: Duration::MAX,
         jobs: std::thread::available_parallelism().map_or(2, usize::from),
         trace: false,
@@ -52,6 +63,8 @@ fn arguments() -> Result<Arguments, String> {
                 let (first, end) = text.split_once("..").ok_or_else(|| format!("{text}: as in 1..100"))?;
                 found.seeds = Some(number(first)?..number(end)?);
             }
+            "--failovers" => found.failovers = Some(number(&value()?)?),
+            "--from" => found.from = number(&value()?)?,
             "--minutes" => {
                 let text = value()?;
                 let minutes = text.parse::<f64>().ok().filter(|minutes| (0.0..=100_000.0).contains(minutes));
@@ -72,9 +85,17 @@ fn number(text: &str) -> Result<u64, String> {
 }
 
 pub fn main() -> ExitCode {
-    let done = arguments().and_then(|arguments| match (arguments.seed, arguments.seeds.clone()) {
-        (Some(seed), None) => Ok(one(seed, &arguments)),
-        (None, Some(seeds)) => many(seeds, &arguments),
+    let done = arguments().and_then(|arguments| match (arguments.failovers, arguments.seed, arguments.seeds.clone()) {
+        (None, Some(seed), None) => Ok(one(seed, &arguments)),
+        (None, None, Some(seeds)) => many(seeds, &arguments),
+        (Some(_), Some(seed), None) => {
+            failovers::one(seed, arguments.trace, arguments.broken);
+            Ok(true)
+        }
+        (Some(count), None, None) => {
+            let Arguments { from, jobs, time, broken, .. } = arguments;
+            failovers::until(count, from, jobs, time, &name(broken))
+        }
         _ => Err(HELP.into()),
     });
     match done {

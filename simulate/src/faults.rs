@@ -1,6 +1,6 @@
 //! What fails in a run, and when: by the seed.
 
-use crate::lab::{LEASE, Lab};
+use crate::lab::{Away, LEASE, Lab, MACHINES};
 use crate::network::Host;
 use crate::scenario::Crew;
 use crate::work::CLIENTS;
@@ -16,6 +16,12 @@ enum Kind {
     MetaDies,
     /// Its process is stopped, and goes on later.
     MetaStops,
+    /// It is away, and another one takes over; it goes on later.
+    MetaLeaves(Away),
+    /// The disk with its index is full.
+    MetaFull,
+    /// Its wall clock is wrong.
+    MetaClock,
     /// A client's machine loses power; it starts again.
     ClientDies(usize),
     ClientStops(usize),
@@ -39,7 +45,7 @@ impl Kind {
     /// What a fault is of: no two of the same at a time.
     fn place(self) -> (u8, usize) {
         match self {
-            Self::MetaDies | Self::MetaStops => (0, 0),
+            Self::MetaDies | Self::MetaStops | Self::MetaLeaves(_) => (0, 0),
             Self::ClientDies(client) | Self::ClientStops(client) => (1, client),
             Self::ClientCut(client, _) => (2, client),
             Self::Lossy(client) => (3, client),
@@ -49,6 +55,8 @@ impl Kind {
             Self::StoreFull(store) => (7, store),
             Self::StoreSlow(store) => (8, store),
             Self::StoreUnsynced(store) => (9, store),
+            Self::MetaFull => (10, 0),
+            Self::MetaClock => (11, 0),
         }
     }
 
@@ -58,6 +66,9 @@ impl Kind {
         Some(store)
     }
 }
+
+/// The number of kinds that are rolled.
+const KINDS: u64 = 17;
 
 /// A fault that goes on.
 struct Going {
@@ -84,7 +95,7 @@ impl Faults {
     pub fn new(lab: &Lab) -> Self {
         let mut dice = Dice::new(world::roll(Dice::next), 7);
         let pause = *dice.choose(&[600, 2_000, 6_000, 60_000]).expect("there are some");
-        let only = dice.one_in(3).then(|| dice.below(12));
+        let only = dice.one_in(3).then(|| dice.below(KINDS));
         // With more, less can be done; what was synced is there nevertheless.
         let stores = if dice.one_in(4) { lab.stores.len() } else { lab.spare };
         world::note(format_args!("a fault each {pause} ms; only: {only:?}; up to {stores} stores"));
@@ -94,7 +105,7 @@ impl Faults {
     fn kind(&mut self, lab: &Lab) -> Kind {
         let client = self.dice.below(CLIENTS as u64) as usize;
         let store = self.dice.below(lab.stores.len() as u64) as usize;
-        let kind = self.only.unwrap_or_else(|| self.dice.below(12));
+        let kind = self.only.unwrap_or_else(|| self.dice.below(KINDS));
         match kind {
             0 => Kind::MetaDies,
             1 => Kind::MetaStops,
@@ -102,12 +113,20 @@ impl Faults {
             3 => Kind::ClientStops(client),
             4 => Kind::ClientCut(client, self.dice.one_in(2)),
             5 => Kind::StoreDies(store, self.dice.one_in(2)),
-            6 => Kind::StoreCut(store, if self.dice.one_in(2) { Host::Meta } else { Host::Client(client) }),
+            6 => Kind::StoreCut(store, if self.dice.one_in(2) { lab.host() } else { Host::Client(client) }),
             7 => Kind::StoreFull(store),
             8 => Kind::StoreSlow(store),
             9 => Kind::StoreUnsynced(store),
             10 => Kind::Lossy(client),
-            _ => Kind::Clock(client),
+            11 => Kind::Clock(client),
+            12 => Kind::MetaLeaves(Away::Stopped),
+            13 | 14 => {
+                let (to, from) = *self.dice.choose(&[(true, true), (true, false), (false, true)]).expect("some");
+                let cut = if kind == 13 { Away::Cut } else { Away::CutFromStores };
+                Kind::MetaLeaves(cut(to, from))
+            }
+            15 => Kind::MetaFull,
+            _ => Kind::MetaClock,
         }
     }
 
@@ -154,7 +173,13 @@ impl Faults {
         }
         world::note(format_args!("fault: {kind:?} for {lasts:?}"));
         let begun = lab.history.now();
-        self.break_it(lab, crew, kind);
+        if let Kind::MetaLeaves(away) = kind {
+            if !lab.leave_server(away) {
+                return;
+            }
+        } else {
+            self.break_it(lab, crew, kind);
+        }
         // Until its end is known.
         lab.history.with(|all| all.disturbed.push((begun, u64::MAX)));
         self.going.push(Going { kind, begun, until: world::now() + lasts });
@@ -175,11 +200,19 @@ impl Faults {
         match kind {
             Kind::MetaDies => lab.kill_server(),
             Kind::MetaStops => lab.stop_server(true),
+            Kind::MetaLeaves(_) => unreachable!("it may not be possible"),
+            Kind::MetaFull => lab.fill_server(true),
+            Kind::MetaClock => {
+                let wrong = self.dice.within(0..7_200) as i64 - 3_600;
+                lab.set_server_clock(wrong * 1_000_000_000);
+            }
             Kind::ClientDies(client) => crew.kill(lab, client),
             Kind::ClientStops(client) => _ = crew.process(client).inspect(|process| process.stop(true)),
             Kind::ClientCut(client, both) => {
-                lab.network.cut(Host::Client(client), Host::Meta, true);
-                lab.network.cut(Host::Meta, Host::Client(client), both);
+                for server in (0..MACHINES).map(Host::Server) {
+                    lab.network.cut(Host::Client(client), server, true);
+                    lab.network.cut(server, Host::Client(client), both);
+                }
             }
             Kind::StoreDies(store, true) => lab.stores[store].lose_power().expect("a disk in memory works"),
             Kind::StoreDies(store, false) => lab.stores[store].stop(),
@@ -195,8 +228,9 @@ impl Faults {
             Kind::StoreUnsynced(store) => lab.stores[store].set(|faults| faults.unsynced = true),
             Kind::Lossy(client) => {
                 let (slow, loses) = (Duration::from_millis(self.dice.below(300)), self.dice.within(2..20));
-                for (from, to) in [(Host::Client(client), Host::Meta), (Host::Meta, Host::Client(client))] {
-                    lab.network.degrade(from, to, slow, loses);
+                for server in (0..MACHINES).map(Host::Server) {
+                    lab.network.degrade(Host::Client(client), server, slow, loses);
+                    lab.network.degrade(server, Host::Client(client), slow, loses);
                 }
             }
             Kind::Clock(client) => {
@@ -210,11 +244,15 @@ impl Faults {
         match kind {
             Kind::MetaDies => lab.start_server(),
             Kind::MetaStops => lab.stop_server(false),
+            Kind::MetaLeaves(away) => lab.wake_server(away),
+            Kind::MetaFull => lab.fill_server(false),
             Kind::ClientDies(client) => crew.start(lab, client),
             Kind::ClientStops(client) => _ = crew.process(client).inspect(|process| process.stop(false)),
             Kind::ClientCut(client, _) => {
-                lab.network.cut(Host::Client(client), Host::Meta, false);
-                lab.network.cut(Host::Meta, Host::Client(client), false);
+                for server in (0..MACHINES).map(Host::Server) {
+                    lab.network.cut(Host::Client(client), server, false);
+                    lab.network.cut(server, Host::Client(client), false);
+                }
             }
             Kind::StoreDies(store, _) => lab.stores[store].start(),
             Kind::StoreCut(store, host) => {
@@ -225,11 +263,12 @@ impl Faults {
             Kind::StoreSlow(store) => lab.stores[store].set(|faults| faults.slow = Duration::ZERO),
             Kind::StoreUnsynced(store) => lab.stores[store].set(|faults| faults.unsynced = false),
             Kind::Lossy(client) => {
-                for (from, to) in [(Host::Client(client), Host::Meta), (Host::Meta, Host::Client(client))] {
-                    lab.network.degrade(from, to, Duration::ZERO, 0);
+                for server in (0..MACHINES).map(Host::Server) {
+                    lab.network.degrade(Host::Client(client), server, Duration::ZERO, 0);
+                    lab.network.degrade(server, Host::Client(client), Duration::ZERO, 0);
                 }
             }
-            Kind::Clock(_) => {}
+            Kind::Clock(_) | Kind::MetaClock => {}
         }
     }
 }

@@ -82,13 +82,13 @@ impl Connection {
     }
 
     /// The server's way to this client: over the network, to a thread of the client.
-    fn recall(self: &Arc<Self>) -> Recall {
+    fn recall(self: &Arc<Self>, host: Host) -> Recall {
         let connection = Arc::downgrade(self);
         let (lab, process, number) = (self.lab.clone(), self.process, self.number);
         Arc::new(move |questions: &[Question]| {
             let (connection, lab, questions) = (connection.clone(), lab.clone(), questions.to_vec());
             std::thread::spawn(move || {
-                if !lab.network.send(Host::Meta, Host::Client(number)) {
+                if !lab.network.send(host, Host::Client(number)) {
                     return;
                 }
                 world::live();
@@ -123,12 +123,13 @@ impl Connection {
     ) -> Option<Reply> {
         let answer: Arc<(Mutex<Option<Reply>>, Condvar)> = Arc::default();
         let deliver = |late: Duration, tell: Option<Arc<(Mutex<Option<Reply>>, Condvar)>>| {
-            let (server, recall, arguments) = (server.clone(), self.recall(), arguments.to_vec());
+            let (server, recall, arguments) = (server.clone(), self.recall(server.host), arguments.to_vec());
             server.process.spawn(move || {
                 sleep(late);
                 let reply = server.carry_out(ticket, &recall, operation, &arguments);
                 world::live();
-                if let Some(tell) = tell {
+                if let Some(tell) = tell.filter(|_| server.may_answer()) {
+                    world::live();
                     *lock(&tell.0) = Some(reply);
                     tell.1.notify_all();
                 }
@@ -146,7 +147,8 @@ impl Connection {
             if reply.is_some() {
                 return reply.clone();
             }
-            if server.process.is_dead() || begun.elapsed() >= ATTEMPT_TIMEOUT {
+            let another = self.lab.serving().is_some_and(|now| !Arc::ptr_eq(&now, server));
+            if server.process.is_dead() || another || begun.elapsed() >= ATTEMPT_TIMEOUT {
                 return None;
             }
             reply = unpoisoned(answer.1.wait_timeout(reply, NOTICE_DELAY)).0;
@@ -157,18 +159,19 @@ impl Connection {
     fn ask(self: &Arc<Self>, ticket: Ticket, operation: u16, arguments: &[u8]) -> Attempt {
         let (network, own) = (&self.lab.network, Host::Client(self.number));
         world::live();
-        if !network.send(own, Host::Meta) {
+        let there = self.lab.serving().map_or_else(|| self.lab.host(), |server| server.host);
+        if !network.send(own, there) {
             sleep(SILENCE_TIMEOUT);
             return Attempt::Lost { sent: true };
         }
-        let Some(server) = self.lab.serving() else {
+        let Some(server) = self.lab.serving().filter(|server| server.host == there) else {
             sleep(NOTICE_DELAY);
             return Attempt::Lost { sent: false };
         };
         world::live();
         match self.at_server(&server, ticket, operation, arguments) {
             None => Attempt::Lost { sent: true },
-            Some(reply) if network.send(Host::Meta, own) => Attempt::Answered(reply),
+            Some(reply) if network.send(there, own) => Attempt::Answered(reply),
             Some(_) => {
                 sleep(SILENCE_TIMEOUT);
                 Attempt::Lost { sent: true }

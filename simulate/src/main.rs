@@ -6,16 +6,18 @@
 //! its threads and hedges, the replay of requests in `session`. These are simulated: the network,
 //! disks, clocks, processes, and the way of messages (`network.rs`, `link.rs`, `store.rs`).
 //!
-//! `simulate --seed N` runs one seed; `--seeds A..B` runs each in a process of its own.
+//! `simulate --seed N` runs one seed; `--seeds A..B` runs each in a process of its own. With
+//! `--failovers`, there are several metadata servers, and nothing but takeovers (`failovers/`).
 #![forbid(unsafe_code)]
 
 mod broken;
 mod check;
 mod client;
-
 mod command;
+mod failovers;
 mod faults;
 mod history;
+mod index;
 mod lab;
 mod link;
 mod network;

@@ -9,12 +9,12 @@ use volume::lock;
 /// A machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Host {
-    /// That of the metadata server.
-    Meta,
     /// A store, by its number.
     Store(usize),
     /// A client, by its number.
     Client(usize),
+    /// A metadata server, by its number.
+    Server(usize),
 }
 
 /// The state of one direction between two machines.

@@ -7,8 +7,7 @@ use crate::check;
 use crate::client::Client;
 use crate::faults::Faults;
 use crate::history::{All, Sync};
-use crate::lab::{LEASE, Lab};
-use crate::network::Host;
+use crate::lab::{LEASE, Lab, SERVER_LEASE};
 use crate::work::{self, CLIENTS, COUNTERS, DIRECTORIES, FILES, FIRST_COUNTER, LOG, Places, RECORD, WORKERS};
 use crate::worker::{Worker, mix};
 use fs::{FileSystem, OpenOptions};
@@ -206,10 +205,12 @@ fn end(lab: &Arc<Lab>, crew: &Crew, places: &Arc<Places>) -> Vec<String> {
         let which = world::roll(|dice| dice.below(lost.len() as u64));
         lost.remove(which as usize);
     }
+    // Nobody gives the volume back.
+    sleep(2 * SERVER_LEASE);
     world::note(format_args!("stores {lost:?} are lost"));
     let (its, its_places) = (lab.clone(), places.clone());
     let last = Process::new("last").spawn(move || {
-        let places = its.places(Host::Meta, None).into_iter().filter(|(id, _)| !lost.contains(&usize::from(id.0)));
+        let places = its.places(its.host(), None).into_iter().filter(|(id, _)| !lost.contains(&usize::from(id.0)));
         let index = Box::new(MemoryIndex::default());
         let volume = FileSystem::open_on(its.label.clone(), places.collect(), index, OpenOptions::default())
             .unwrap_or_else(|why| world::fail(&format!("without stores {lost:?} the volume cannot be opened: {why}")));

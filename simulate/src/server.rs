@@ -1,11 +1,11 @@
 //! A process with the metadata server: the sessions of a volume behind the replay of requests.
 
 use crate::broken::Broken;
-use crate::lab::{LEASE, Lab};
+use crate::index::Kept;
+use crate::lab::{DRIFT, LEASE, Lab, SERVER_LEASE};
 use crate::network::Host;
 use bytes::Bytes;
-use fs::{FileSystem, OpenOptions, Sessions};
-use meta::kv::MemoryIndex;
+use fs::{FileSystem, OpenOptions, Sessions, Tenure};
 use session::caller::Caller;
 use session::port;
 use session::replay::{Replay, Seen};
@@ -14,9 +14,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use volume::Control;
 use volume::lock;
+use volume::target::Holder;
 use world::Process;
 
 /// How long a repeated request waits for the first one.
@@ -27,6 +28,9 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 const REPAIR_INTERVAL: Duration = Duration::from_secs(4);
 /// Pause before a failed opening is repeated.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// How long an answer waits for a late renewal of the server's lease, and how often it looks.
+const TENURE_TIMEOUT: Duration = Duration::from_secs(10);
+const TENURE_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// What accompanies a request.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +56,7 @@ pub enum Reply {
 /// A metadata server that has the volume open.
 pub struct Server {
     pub process: Process,
+    pub host: Host,
     pub sessions: Arc<Sessions>,
     replays: Mutex<BTreeMap<u64, Arc<Replay>>>,
     broken: Broken,
@@ -60,12 +65,12 @@ pub struct Server {
 impl Server {
     /// Starts the process. It serves when the volume is open.
     pub fn start(lab: &Arc<Lab>, start: u64) -> Process {
-        let process = Process::new("meta");
-        process.set_drift(world::roll(|dice| dice.below(4000) as i64 - 2000));
-        let lab = lab.clone();
+        let (process, host) = (Process::new("meta"), lab.host());
+        process.set_drift(world::roll(|dice| dice.below(2 * DRIFT as u64) as i64 - DRIFT));
+        let (lab, index) = (lab.clone(), lab.new_index());
         process.spawn(move || {
             let volume = loop {
-                match open(&lab) {
+                match open(&lab, host, &index) {
                     Ok(volume) => break volume,
                     Err(why) => world::note(format_args!("cannot open the volume: {why}")),
                 }
@@ -77,18 +82,31 @@ impl Server {
             std::thread::spawn(move || maintain(&volume));
             for number in 0..lab.stores.len() {
                 let (lab, sessions) = (lab.clone(), sessions.clone());
-                std::thread::spawn(move || report(&lab, &sessions, number));
+                std::thread::spawn(move || report(&lab, host, &sessions, number));
             }
             world::live();
             world::note(format_args!("serves, start {start}"));
-            let server = Self { process, sessions, replays: Mutex::default(), broken: lab.broken };
-            *lock(&lab.server) = Some(Arc::new(server));
+            lab.serve(Self { process, host, sessions, replays: Mutex::default(), broken: lab.broken });
         });
         process
     }
 
     fn replay(&self, session: u64) -> Arc<Replay> {
         lock(&self.replays).entry(session).or_default().clone()
+    }
+
+    /// Whether no other server had the volume when an answer was made, as `cluster` asks. While that
+    /// is not certain, the answer waits.
+    pub fn may_answer(&self) -> bool {
+        let begun = Instant::now();
+        loop {
+            match self.sessions.volume().tenure() {
+                Tenure::Fresh => return true,
+                Tenure::Over => return false,
+                Tenure::Stale if begun.elapsed() >= TENURE_TIMEOUT => return false,
+                Tenure::Stale => sleep(TENURE_POLL_INTERVAL),
+            }
+        }
     }
 
     /// Carries out a request, as `cluster::MetaServer` does.
@@ -165,10 +183,13 @@ fn reply(answer: Answer) -> Reply {
     }
 }
 
-fn open(lab: &Arc<Lab>) -> fs::Result<Arc<FileSystem>> {
+fn open(lab: &Arc<Lab>, host: Host, index: &Kept) -> fs::Result<Arc<FileSystem>> {
+    let Host::Server(machine) = host else { unreachable!("a server is on a machine for servers") };
+    let holder = Holder { id: machine as u128 + 1, name: format!("server{machine}"), address: String::new() };
     let warn: fs::Warn = Box::new(|what| world::note(format_args!("warning: {what}")));
-    let options = OpenOptions { serve: true, warn: Some(warn), ..OpenOptions::default() };
-    FileSystem::open_on(lab.label.clone(), lab.places(Host::Meta, None), Box::new(MemoryIndex::default()), options)
+    let lease = Some(SERVER_LEASE);
+    let options = OpenOptions { serve: true, warn: Some(warn), holder, lease, ..OpenOptions::default() };
+    FileSystem::open_on(lab.label.clone(), lab.places(host, None), Box::new(index.clone()), options)
 }
 
 /// Repairs what is queued, as `cluster::keep` does, only sooner.
@@ -186,14 +207,14 @@ fn maintain(volume: &Weak<FileSystem>) {
 }
 
 /// Tells a store which sessions live, again and again.
-fn report(lab: &Lab, sessions: &Sessions, number: usize) {
+fn report(lab: &Lab, host: Host, sessions: &Sessions, number: usize) {
     loop {
         let (next, live) = sessions.living();
-        if lab.network.send(Host::Meta, Host::Store(number)) {
+        if lab.network.send(host, Host::Store(number)) {
             world::live();
             let store = &lab.stores[number];
             if !store.faults().down {
-                store.hear(next, live);
+                store.hear(sessions.opening().number, next, live);
             }
         }
         sleep(REPORT_INTERVAL);

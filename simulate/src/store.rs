@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use volume::lock;
-use volume::target::{Crash, Memory, Target};
+use volume::target::{ClaimRequest, Clock, Crash, Memory, Target};
 
 /// The faults of a store.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,24 +25,31 @@ pub struct Faults {
 /// A store.
 pub struct Store {
     pub number: usize,
-    pub disk: Crash,
+    pub disk: Arc<Crash>,
+    memory: Arc<Memory>,
     faults: Mutex<Faults>,
     /// Changes with each start of its machine.
     boot: AtomicU64,
     /// The number of the next session, and the live sessions; None until it has learned them.
     fence: Mutex<Option<(u64, BTreeSet<u64>)>>,
+    /// The newest opening whose server has told them.
+    opening: AtomicU64,
     /// Syncs do nothing: a broken rule.
     pub lies: AtomicBool,
 }
 
 impl Store {
-    pub fn new(number: usize) -> Arc<Self> {
+    /// A store whose leases run by this clock.
+    pub fn with_clock(number: usize, clock: Clock) -> Arc<Self> {
+        let memory = Arc::new(Memory::with_clock(clock));
         Arc::new(Self {
             number,
-            disk: Crash::new(Arc::new(Memory::default())),
+            disk: Arc::new(Crash::new(memory.clone())),
+            memory,
             faults: Mutex::default(),
             boot: AtomicU64::new(1),
             fence: Mutex::default(),
+            opening: AtomicU64::new(0),
             lies: AtomicBool::new(false),
         })
     }
@@ -67,6 +74,22 @@ impl Store {
         world::atomically(|| self.disk.crash(seed))
     }
 
+    /// Another disk, which is empty, takes the place of this one.
+    pub fn lose_everything(&self) {
+        let seed = world::roll(world::Dice::next);
+        self.boot.fetch_add(1, Ordering::SeqCst);
+        world::atomically(|| {
+            // What waits to be synced is lost, too.
+            _ = self.disk.crash(seed);
+            self.memory.lose();
+        });
+    }
+
+    /// Whether it counts in openings.
+    pub fn counts(&self) -> bool {
+        world::atomically(|| self.memory.claim(&ClaimRequest::Read).is_ok_and(|state| state.proof().is_some()))
+    }
+
     /// The process ends; the machine keeps what was written.
     pub fn stop(&self) {
         self.set(|faults| faults.down = true);
@@ -77,8 +100,12 @@ impl Store {
         self.set(|faults| faults.down = false);
     }
 
-    /// The metadata server says which sessions live.
-    pub fn hear(&self, next: u64, live: Vec<u64>) {
+    /// The metadata server of an opening says which sessions live. One that was taken over is not
+    /// heard.
+    pub fn hear(&self, opening: u64, next: u64, live: Vec<u64>) {
+        if self.opening.fetch_max(opening, Ordering::SeqCst) > opening {
+            return;
+        }
         let mut live: BTreeSet<u64> = live.into_iter().collect();
         world::atomically(|| {
             let mut fence = lock(&self.fence);
@@ -100,11 +127,11 @@ impl Store {
         })
     }
 
-    /// Syncs a file, unless this store lies.
-    pub fn sync(&self, file: volume::target::TargetFile) -> io::Result<()> {
+    /// Syncs a file of its disk as one process has that open, unless this store lies.
+    pub fn sync(&self, disk: &Crash, file: volume::target::TargetFile) -> io::Result<()> {
         if self.lies.load(Ordering::Relaxed) {
-            return self.disk.read(file, 0, &mut []).map(drop);
+            return disk.read(file, 0, &mut []).map(drop);
         }
-        self.disk.sync(file).map(drop)
+        disk.sync(file).map(drop)
     }
 }

@@ -7,18 +7,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::Duration;
 use volume::lock;
 use volume::target::{
-    Allocation, ClaimRequest, ClaimState, Durable, Owner, Presence, Space, Target, TargetFile, look_by_reading,
+    Allocation, ClaimRequest, ClaimState, Crash, Durable, Owner, Presence, Space, Target, TargetFile, look_by_reading,
     read_each, timed,
 };
 use world::Process;
 
-/// How long an operation without an answer takes.
+/// How long an operation without an answer takes, unless somebody says otherwise.
 const OPERATION_TIMEOUT: Duration = Duration::from_secs(14);
 /// How long it takes to learn that no process listens.
 const REFUSAL_DELAY: Duration = Duration::from_millis(5);
@@ -26,6 +26,11 @@ const REFUSAL_DELAY: Duration = Duration::from_millis(5);
 /// A store as a process sees it.
 pub struct View {
     pub store: Arc<Store>,
+    /// Its disk with the claim of this process.
+    disk: Arc<Crash>,
+    timeout: Duration,
+    /// After silence, the next request needs a new connection, so an answer.
+    is_silent: AtomicBool,
     pub network: Arc<Network>,
     pub host: Host,
     /// The session of the client whose view this is; None for servers.
@@ -44,14 +49,33 @@ impl fmt::Debug for View {
 
 impl View {
     pub fn new(store: &Arc<Store>, network: &Arc<Network>, host: Host, session: Option<Arc<AtomicU64>>) -> Arc<Self> {
-        let (store, network) = (store.clone(), network.clone());
-        Arc::new(Self { store, network, host, session, sets: Mutex::default(), unsynced: Mutex::default() })
+        let disk = Arc::new(store.disk.open_again());
+        Arc::new(Self::of(store, disk, network, host, session, OPERATION_TIMEOUT))
+    }
+
+    /// A view through a disk that was opened by somebody.
+    pub fn of(
+        store: &Arc<Store>,
+        disk: Arc<Crash>,
+        network: &Arc<Network>,
+        host: Host,
+        session: Option<Arc<AtomicU64>>,
+        timeout: Duration,
+    ) -> Self {
+        let (store, network, is_silent) = (store.clone(), network.clone(), AtomicBool::new(false));
+        let (sets, unsynced) = (Mutex::default(), Mutex::default());
+        Self { store, disk, timeout, is_silent, network, host, session, sets, unsynced }
     }
 
     /// Carries out an operation on the store; it takes the disk `takes` microseconds.
     fn ask<T>(&self, takes: u64, operation: impl FnOnce(&Store) -> io::Result<T>) -> io::Result<T> {
         let there = Host::Store(self.store.number);
         world::live();
+        let is_new = self.is_silent.load(Ordering::SeqCst);
+        if is_new && !(self.network.send(self.host, there) && self.network.send(there, self.host)) {
+            return self.silence();
+        }
+        self.is_silent.store(false, Ordering::SeqCst);
         if !self.network.send(self.host, there) {
             return self.silence();
         }
@@ -75,7 +99,8 @@ impl View {
     }
 
     fn silence<T>(&self) -> io::Result<T> {
-        sleep(OPERATION_TIMEOUT);
+        self.is_silent.store(true, Ordering::SeqCst);
+        sleep(self.timeout);
         Err(io::Error::new(io::ErrorKind::TimedOut, "the store does not answer"))
     }
 
@@ -131,8 +156,12 @@ impl View {
         }
     }
 
-    fn sync_file(store: &Store, file: TargetFile) -> io::Result<()> {
-        if store.faults().unsynced { Err(io::Error::other("the disk cannot sync")) } else { store.sync(file) }
+    fn sync_file(&self, store: &Store, file: TargetFile) -> io::Result<()> {
+        if store.faults().unsynced {
+            Err(io::Error::other("the disk cannot sync"))
+        } else {
+            store.sync(&self.disk, file)
+        }
     }
 
     fn needs_space(store: &Store) -> io::Result<()> {
@@ -146,7 +175,7 @@ impl Target for View {
             Durable::Later => {
                 let done = self.change(file, 40, true, |store| {
                     Self::needs_space(store)?;
-                    store.disk.write(file, offset, parts, Durable::Later).map(drop)
+                    self.disk.write(file, offset, parts, Durable::Later).map(drop)
                 });
                 if done.as_ref().is_err_and(|why| why.kind() == io::ErrorKind::TimedOut) {
                     self.write_late(file, offset, parts);
@@ -155,14 +184,14 @@ impl Target for View {
             }
             Durable::Now => self.change(file, 400, false, |store| {
                 Self::needs_space(store)?;
-                store.disk.write(file, offset, parts, Durable::Later)?;
-                Self::sync_file(store, file)
+                self.disk.write(file, offset, parts, Durable::Later)?;
+                self.sync_file(store, file)
             }),
         })
     }
 
     fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        self.ask(60, |store| store.disk.read(file, offset, into))
+        self.ask(60, |_| self.disk.read(file, offset, into))
     }
 
     fn read_cached(&self, _: TargetFile, _: u64, _: &mut [u8]) -> Option<usize> {
@@ -189,34 +218,34 @@ impl Target for View {
     fn prefetch(&self, _: TargetFile, _: Range<u64>) {}
 
     fn sync(&self, file: TargetFile) -> io::Result<Duration> {
-        timed(|| self.change(file, 400, false, |store| Self::sync_file(store, file)))
+        timed(|| self.change(file, 400, false, |store| self.sync_file(store, file)))
     }
 
     fn allocate(&self, file: TargetFile, change: Allocation) -> io::Result<()> {
         match change {
             Allocation::Reserve(_) => self.ask(20, |store| {
                 Self::needs_space(store)?;
-                store.disk.allocate(file, change)
+                self.disk.allocate(file, change)
             }),
             Allocation::Trim => Ok(()),
-            Allocation::Punch(_) => self.ask(40, |store| store.disk.allocate(file, change)),
+            Allocation::Punch(_) => self.ask(40, |_| self.disk.allocate(file, change)),
         }
     }
 
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
-        self.ask(300, |store| store.disk.rename(from, to))
+        self.ask(300, |_| self.disk.rename(from, to))
     }
 
     fn remove(&self, file: TargetFile) -> io::Result<()> {
-        self.ask(60, |store| store.disk.remove(file))
+        self.ask(60, |_| self.disk.remove(file))
     }
 
     fn list(&self) -> io::Result<Vec<(TargetFile, u64)>> {
-        self.ask(100, |store| store.disk.list())
+        self.ask(100, |_| self.disk.list())
     }
 
     fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
-        self.ask(60, |store| store.disk.claim(ask))
+        self.ask(60, |_| self.disk.claim(ask))
     }
 
     fn look(&self, files: &[TargetFile]) -> io::Result<Vec<Presence>> {

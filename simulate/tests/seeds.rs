@@ -29,6 +29,18 @@ fn broken_rules_are_found() {
     }
 }
 
+/// The same for takeovers, and a seed is the same run.
+#[test]
+fn broken_rules_are_found_by_takeovers() {
+    for rule in ["once", "sync", "fences", "leases"] {
+        let found = simulate(&["--failovers", "2000", "--broken", rule]);
+        assert!(!found.status.success(), "{rule}: {}", said(&found));
+    }
+    let [first, second] = [(), ()].map(|()| simulate(&["--failovers", "1", "--seed", "14", "--trace"]));
+    assert!(first.status.success(), "{}", said(&first));
+    assert!(first.stderr == second.stderr && first.stdout == second.stdout, "two runs differ");
+}
+
 #[test]
 fn what_cannot_be_understood_is_refused() {
     for wrong in [&["--seeds", "5"][..], &["--seed", "x"], &["--broken", "all", "--seed", "1"], &[]] {

@@ -1,12 +1,18 @@
-//! How long clients wait when the metadata server that has a volume is killed, stopped, or gives
-//! it away: a cluster of real processes with three metadata servers, writers on two mounts, and
-//! many rounds. Every byte that was acknowledged as durable is checked.
+//! How long clients wait when the metadata server that has a volume is killed, stopped, cut off, has
+//! a full disk, or gives the volume away: a cluster of real processes with three metadata servers,
+//! writers on two mounts, and many rounds. Every byte that was acknowledged as durable is checked.
+//!
+//! A real process has the clock of its machine, so clocks that are wrong are left to `simulate`.
 
 pub mod clients;
+mod disk;
+mod network;
 
 use crate::NOT_HERE;
 use crate::torture::process::Process;
 use crate::torture::world::words;
+use disk::Disk;
+use network::{Cut, Network};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::fs;
@@ -23,32 +29,63 @@ const SERVERS: usize = 3;
 const ROUND_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long the server that has the volume is stopped: longer than its lease.
 const STOP_TIME: Duration = Duration::from_secs(4);
+/// How long it is cut off: longer than its lease and than others listen to silence.
+const CUT_TIME: Duration = Duration::from_secs(8);
+/// How long its disk is full: it writes to it meanwhile.
+const FULL_TIME: Duration = Duration::from_secs(8);
 
 /// What is done to the server that has the volume.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Round {
     Kill,
     Stop,
     HandOver,
+    Cut(Cut),
+    Full,
+}
+
+/// All rounds: what is done, the option that says how often, and how often without it.
+const ROUNDS: [(Round, &str, usize); 7] = [
+    (Round::Kill, "--kills", 100),
+    (Round::Stop, "--stops", 10),
+    (Round::HandOver, "--handovers", 20),
+    (Round::Cut(Cut::Both), "--cuts", 10),
+    (Round::Cut(Cut::Deaf), "--deaf", 10),
+    (Round::Cut(Cut::Mute), "--mute", 10),
+    (Round::Full, "--full", 10),
+];
+
+impl Round {
+    /// For reports.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Kill => "killed",
+            Self::Stop => "stopped",
+            Self::HandOver => "handed over",
+            Self::Cut(Cut::Both) => "cut off",
+            Self::Cut(Cut::Deaf) => "cut off, and only its messages arrive",
+            Self::Cut(Cut::Mute) => "cut off, and only messages to it arrive",
+            Self::Full => "its disk full",
+        }
+    }
 }
 
 struct Options {
     folder: PathBuf,
-    rounds: [(Round, &'static str, usize); 3],
+    rounds: [(Round, &'static str, usize); ROUNDS.len()],
     weft: Option<PathBuf>,
 }
 
 fn options(arguments: &[&str]) -> Result<Options, String> {
-    let rounds = [(Round::Kill, "kill", 100), (Round::Stop, "stop", 10), (Round::HandOver, "handover", 20)];
-    let mut options = Options { folder: PathBuf::new(), rounds, weft: None };
+    let mut options = Options { folder: PathBuf::new(), rounds: ROUNDS, weft: None };
     let mut rest = arguments.iter();
     while let Some(&argument) = rest.next() {
         let mut value = || rest.next().copied().ok_or(format!("{argument} needs a value"));
-        let mut number = || value()?.parse().map_err(|_| format!("{argument}: not a whole number"));
+        if let Some(round) = options.rounds.iter_mut().find(|round| round.1 == argument) {
+            round.2 = value()?.parse().map_err(|_| format!("{argument}: not a whole number"))?;
+            continue;
+        }
         match argument {
-            "--kills" => options.rounds[0].2 = number()?,
-            "--stops" => options.rounds[1].2 = number()?,
-            "--handovers" => options.rounds[2].2 = number()?,
             "--weft" => options.weft = Some(value()?.into()),
             flag if flag.starts_with('-') => return Err(format!("{flag}: no such option; see cargo xtask help")),
             folder if options.folder.as_os_str().is_empty() => options.folder = folder.into(),
@@ -81,9 +118,22 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<(), String> {
         }
     };
     fs::create_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
-    let mut cluster = Cluster::start(&weft, &folder)?;
+    let cuts = options.rounds.iter().any(|(round, _, count)| matches!(round, Round::Cut(_)) && *count > 0);
+    let (network, mut skipped) = match cuts.then(|| Network::new(SERVERS)) {
+        None => (None, Vec::new()),
+        Some(Ok(network)) => (Some(network), Vec::new()),
+        Some(Err(why)) => (None, vec![format!("a holder that is cut off ({NOT_HERE}: {why})")]),
+    };
+    let mut cluster = Cluster::start(&weft, &folder, network)?;
     println!("logs in {}", folder.display());
-    for (round, name, count) in options.rounds {
+    if let Some(why) = &cluster.no_disks {
+        skipped.push(format!("a holder with a full disk ({NOT_HERE}: {why})"));
+    }
+    for (round, _, count) in options.rounds {
+        let name = round.name();
+        if !cluster.can(round) {
+            continue;
+        }
         let mut waits = Vec::new();
         for number in 0..count {
             waits.push(cluster.round(round).map_err(|why| format!("{name} {}: {why}", number + 1))?);
@@ -92,9 +142,10 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<(), String> {
             }
         }
         if count > 0 {
-            println!("{name}: {}", summary(&mut waits));
+            println!("{name}: {}; {} times another server had the volume", summary(&mut waits), cluster.moved());
         }
     }
+    skipped.iter().for_each(|what| println!("skipped: {what}"));
     println!("{}", cluster.check()?);
     drop(cluster);
     fs::remove_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))
@@ -117,9 +168,64 @@ struct Cluster {
     clients: Clients,
     mounts: Vec<(Process, PathBuf)>,
     servers: Vec<Process>,
-    _stores: Vec<Process>,
+    stores: Vec<Process>,
+    /// The disks of the servers, or why they have none of their own.
+    disks: Vec<Disk>,
+    no_disks: Option<String>,
     url: String,
+    machines: Machines,
+    /// The server of the last round, and in how many rounds another one had the volume afterwards.
+    before: Option<usize>,
+    moves: usize,
+}
+
+/// Where processes are.
+struct Machines {
     weft: PathBuf,
+    /// Without one, everything is on this machine.
+    network: Option<Network>,
+}
+
+impl Machines {
+    /// A process of `weft`.
+    fn process(&self, server: Option<usize>, name: String, arguments: Vec<OsString>, folder: &Path) -> Process {
+        let (program, arguments) = self.inside(server, arguments);
+        Process::new(&program, name, arguments, folder)
+    }
+
+    fn inside(&self, server: Option<usize>, arguments: Vec<OsString>) -> (PathBuf, Vec<OsString>) {
+        match self.network {
+            Some(_) => network::inside(server, &self.weft, arguments),
+            None => (self.weft.clone(), arguments),
+        }
+    }
+
+    fn output(&self, arguments: Vec<OsString>) -> Result<Output, String> {
+        let (program, arguments) = self.inside(None, arguments);
+        let ended = Command::new(&program).args(arguments).stdin(Stdio::null()).output();
+        ended.map_err(|why| format!("{}: {why}", program.display()))
+    }
+
+    fn command(&self, arguments: Vec<OsString>) -> Result<(), String> {
+        let name = arguments[0].to_string_lossy().into_owned();
+        let ended = self.output(arguments)?;
+        match ended.status.success() {
+            true => Ok(()),
+            false => Err(format!("weft {name}: {}: {}", ended.status, String::from_utf8_lossy(&ended.stderr))),
+        }
+    }
+
+    /// The address of the stores, and those of the servers.
+    fn addresses(&self, ports: &[u16]) -> (String, Vec<String>) {
+        match self.network {
+            Some(_) => {
+                let servers = ports.iter().enumerate();
+                let servers = servers.map(|(number, port)| format!("{}:{port}", network::address(number)));
+                (network::HOME.into(), servers.collect())
+            }
+            None => ("127.0.0.1".into(), ports.iter().map(|port| format!("127.0.0.1:{port}")).collect()),
+        }
+    }
 }
 
 fn free_ports(count: usize) -> Result<Vec<u16>, String> {
@@ -129,54 +235,73 @@ fn free_ports(count: usize) -> Result<Vec<u16>, String> {
 }
 
 impl Cluster {
-    fn start(weft: &Path, folder: &Path) -> Result<Self, String> {
+    fn start(weft: &Path, folder: &Path, network: Option<Network>) -> Result<Self, String> {
+        let machines = Machines { weft: weft.into(), network };
         let ports = free_ports(STORES + SERVERS)?;
         let (stores, metas) = ports.split_at(STORES);
+        let (home, metas) = machines.addresses(metas);
         let mut create = words(&["volume", "create", "--code", "rs:4+2"]);
         create.push(folder.join("v0/films").into());
         let mut started = Vec::new();
         for (number, port) in stores.iter().enumerate() {
-            let listen = format!("127.0.0.1:{port}");
-            let disk = folder.join(format!("disk{number}"));
-            fs::create_dir(&disk).map_err(|why| format!("{}: {why}", disk.display()))?;
+            let listen = format!("{home}:{port}");
+            let disk = make(folder.join(format!("disk{number}")))?;
             let mut arguments = words(&["--json", "serve", "store", "--listen", &listen]);
             arguments.push(disk.into());
-            let store = Process::new(weft, format!("store{number}"), arguments, folder);
+            let store = machines.process(None, format!("store{number}"), arguments, folder);
             store.start()?;
             started.push(store);
             create.push(format!("store://{listen}/disk{number}").into());
         }
-        fs::create_dir(folder.join("v0")).map_err(|why| format!("v0: {why}"))?;
-        command(weft, create)?;
-        let url = |ports: &[u16]| {
-            let all: Vec<String> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
-            format!("weft://{}/films", all.join(","))
-        };
+        let places =
+            (0..SERVERS).map(|number| make(folder.join(format!("v{number}")))).collect::<Result<Vec<_>, _>>()?;
+        let disks: Result<Vec<Disk>, String> = places.iter().map(|place| Disk::new(place)).collect();
+        let (disks, no_disks) = disks.map_or_else(|why| (Vec::new(), Some(why)), |disks| (disks, None));
+        machines.command(create)?;
+        let url = |metas: &[String]| format!("weft://{}/films", metas.join(","));
         let mut servers = Vec::new();
-        for (number, port) in metas.iter().enumerate() {
-            let (listen, name) = (format!("127.0.0.1:{port}"), format!("meta{number}"));
-            let mut arguments = words(&["--json", "serve", "meta", "--listen", &listen, "--name", &name]);
+        for (number, listen) in metas.iter().enumerate() {
+            let name = format!("meta{number}");
+            let mut arguments = words(&["--json", "serve", "meta", "--listen", listen, "--name", &name]);
             if number > 0 {
                 arguments.extend(words(&["--join", &url(&metas[..1])]));
             }
-            arguments.push(folder.join(format!("v{number}/films")).into());
-            let server = Process::new(weft, name, arguments, folder);
+            arguments.push(places[number].join("films").into());
+            let server = machines.process(Some(number), name, arguments, folder);
             server.start()?;
             servers.push(server);
         }
-        let url = url(metas);
+        let url = url(&metas);
         let mut mounts = Vec::new();
         for number in 0..2 {
-            let point = folder.join(format!("mount{number}"));
-            fs::create_dir(&point).map_err(|why| format!("{}: {why}", point.display()))?;
+            let point = make(folder.join(format!("mount{number}")))?;
             let mut arguments = words(&["mount", "--foreground", "--tell", &url]);
             arguments.push(point.clone().into());
-            let mount = Process::new(weft, format!("mount{number}"), arguments, folder);
+            let mount = machines.process(None, format!("mount{number}"), arguments, folder);
             mount.start()?;
             mounts.push((mount, point));
         }
         let clients = Clients::start(mounts.iter().map(|(_, point)| point))?;
-        Ok(Self { clients, mounts, servers, _stores: started, url, weft: weft.into() })
+        let (before, moves) = (None, 0);
+        Ok(Self { clients, mounts, servers, stores: started, disks, no_disks, url, machines, before, moves })
+    }
+
+    /// Whether this can be done here.
+    fn can(&self, round: Round) -> bool {
+        match round {
+            Round::Cut(_) => self.machines.network.is_some(),
+            Round::Full => self.no_disks.is_none(),
+            _ => true,
+        }
+    }
+
+    /// In how many rounds another server had the volume afterwards, of those since the last call.
+    fn moved(&mut self) -> usize {
+        // The last round is one of them.
+        if let (Some(before), Ok(now)) = (self.before.take(), self.holder()) {
+            self.moves += usize::from(before != now);
+        }
+        std::mem::take(&mut self.moves)
     }
 
     /// The server that has the volume, once all the others stand by and know what it has.
@@ -184,7 +309,7 @@ impl Cluster {
         let begun = Instant::now();
         loop {
             // It may be that something is to repair.
-            let status = output(&self.weft, words(&["status", "--json", &self.url]))?;
+            let status = self.machines.output(words(&["status", "--json", &self.url]))?;
             let document: Value = serde_json::from_slice(&status.stdout).unwrap_or_default();
             let all = document["servers"].as_array().cloned().unwrap_or_default();
             let is_ready =
@@ -205,38 +330,71 @@ impl Cluster {
     /// Returns the longest wait of any operation.
     fn round(&mut self, round: Round) -> Result<Duration, String> {
         let holder = self.holder()?;
+        if let Some(before) = self.before.replace(holder) {
+            self.moves += usize::from(before != holder);
+        }
         self.clients.order("begin", "began")?;
+        let begun = Instant::now();
+        self.begin(round, holder)?;
+        if round == Round::Full {
+            sleep(FULL_TIME);
+        }
+        let wait = self.clients.order("wait", "waited")?;
+        self.end(round, holder, begun)?;
+        wait.parse().map(Duration::from_micros).map_err(|_| format!("the clients say {wait:?}"))
+    }
+
+    fn begin(&self, round: Round, holder: usize) -> Result<(), String> {
         match round {
             Round::Kill => self.servers[holder].kill(),
             Round::Stop => self.servers[holder].signal("STOP"),
             Round::HandOver => {
                 let to = format!("meta{}", (holder + 1) % SERVERS);
-                command(&self.weft, words(&["meta", "handover", &self.url, &to]))?;
+                self.machines.command(words(&["meta", "handover", &self.url, &to]))?;
             }
+            Round::Cut(kind) => self.network().cut(holder, kind)?,
+            Round::Full => self.disks[holder].fill()?,
         }
-        let stopped = Instant::now();
-        let wait = self.clients.order("wait", "waited")?;
+        Ok(())
+    }
+
+    fn end(&self, round: Round, holder: usize, begun: Instant) -> Result<(), String> {
         match round {
             Round::Kill => self.servers[holder].start()?,
             Round::Stop => {
-                sleep(STOP_TIME.saturating_sub(stopped.elapsed()));
+                sleep(STOP_TIME.saturating_sub(begun.elapsed()));
                 self.servers[holder].signal("CONT");
             }
             Round::HandOver => {}
+            Round::Cut(kind) => {
+                sleep(CUT_TIME.saturating_sub(begun.elapsed()));
+                self.network().heal(holder, kind)?;
+            }
+            Round::Full => {
+                self.disks[holder].empty()?;
+                // It may have ended, as a service that is started again.
+                if self.servers[holder].died().is_some() {
+                    self.servers[holder].start()?;
+                }
+            }
         }
-        wait.parse().map(Duration::from_micros).map_err(|_| format!("the clients say {wait:?}"))
+        Ok(())
+    }
+
+    fn network(&self) -> &Network {
+        self.machines.network.as_ref().expect("this is not done without one")
     }
 
     /// Reads everything, before and after the mounts are new.
     fn check(&mut self) -> Result<String, String> {
         self.clients.order("check", "checked")?;
         for (mount, point) in &self.mounts {
-            command(&self.weft, vec!["unmount".into(), point.into()])?;
+            self.machines.command(vec!["unmount".into(), point.into()])?;
             mount.wait(ROUND_TIMEOUT)?;
             mount.start()?;
         }
         let checked = self.clients.order("check", "checked")?;
-        command(&self.weft, words(&["volume", "verify", &self.url]))?;
+        self.machines.command(words(&["volume", "verify", &self.url]))?;
         Ok(checked)
     }
 }
@@ -249,21 +407,15 @@ impl Drop for Cluster {
             mount.kill();
             let _ = Command::new("umount").arg("-l").arg(point).status();
         }
+        // What they are on goes after them.
+        self.servers.iter().chain(&self.stores).for_each(Process::kill);
     }
 }
 
-fn output(weft: &Path, arguments: Vec<OsString>) -> Result<Output, String> {
-    let ended = Command::new(weft).args(arguments).stdin(Stdio::null()).output();
-    ended.map_err(|why| format!("{}: {why}", weft.display()))
-}
-
-fn command(weft: &Path, arguments: Vec<OsString>) -> Result<(), String> {
-    let name = arguments[0].to_string_lossy().into_owned();
-    let ended = output(weft, arguments)?;
-    match ended.status.success() {
-        true => Ok(()),
-        false => Err(format!("weft {name}: {}: {}", ended.status, String::from_utf8_lossy(&ended.stderr))),
-    }
+/// A new directory.
+fn make(path: PathBuf) -> Result<PathBuf, String> {
+    fs::create_dir(&path).map_err(|why| format!("{}: {why}", path.display()))?;
+    Ok(path)
 }
 
 /// The process that uses the mounts: what it has open is not inherited by servers that start.
@@ -309,7 +461,8 @@ mod tests {
 
     #[test]
     fn options_are_checked() {
-        assert_eq!(options(&["d", "--kills", "3", "--stops", "0"]).unwrap().rounds.map(|round| round.2), [3, 0, 20]);
+        let rounds = options(&["d", "--kills", "3", "--stops", "0", "--full", "7"]).unwrap().rounds;
+        assert_eq!(rounds.map(|round| round.2), [3, 0, 20, 10, 10, 10, 7]);
         for wrong in [&["--kills", "3"][..], &["d", "--kills"], &["d", "--kills", "x"], &["d", "--many"], &["d", "e"]] {
             assert!(options(wrong).is_err(), "{wrong:?}");
         }

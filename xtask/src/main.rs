@@ -37,15 +37,18 @@ cargo xtask TASK
   asan [SECONDS]   the soaks, and every fuzz target for so long (default 30), under AddressSanitizer, where there is a nightly compiler
   conformance DIR [--only pjdfstest|attributes|fsx|programs|PROGRAM] [--minutes N] [--files N] [--reference DIR]
           POSIX tests, random operations and programs in a file system, beside a local one (docs/posix.md)
-  failover DIR [--kills N] [--stops N] [--handovers N] [--weft PROGRAM]
-          how long clients wait when a metadata server is killed (default 100 times), stopped (10) or gives the volume
-          to another one (20), on a cluster of processes, as root; checks every byte that was durable
+  failover DIR [--kills N] [--stops N] [--handovers N] [--cuts N] [--deaf N] [--mute N] [--full N] [--weft PROGRAM]
+          how long clients wait when the metadata server that has the volume is killed (default 100 times), stopped (10),
+          gives it away (20), is cut off in both directions (10), in that to it (--deaf, 10) or from it (--mute, 10), or
+          has a full disk (10), on a cluster of processes, as root; checks every byte that was durable
   torture DIR [--cluster] [--minutes N] [--seed N] [--writers N] [--weft PROGRAM] [--clean]
           random faults against a release build, as root: disks that are full, hang or go away, processes that are killed and
           stopped; checks every acknowledged byte. It works in DIR/weft-torture, which the next run, or --clean, removes
   simulate --seeds A..B [--minutes N] [--jobs N] | --seed N [--trace]
           whole file systems, stores and a metadata server in one simulated world, with faults by a seed; what
           clients see is checked. A seed is the same run each time; --trace prints all of it
+  simulate --failovers N [--from SEED] [--minutes N] [--jobs N] | --failovers 1 --seed N [--trace]
+          nothing but takeovers between three metadata servers, until there were N
   model [--voters N] [--losses M] [--servers N] [--writes N] [--wipes N] [--drops N] [--leases]
         [--broken RULE] [--limit N]
           the metadata protocol in all its states (docs/design/011-model.md)

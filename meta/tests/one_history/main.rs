@@ -365,12 +365,30 @@ fn claim_of(disk: &Memory) -> ClaimState {
 
 const LEASE: Option<Duration> = Some(Duration::from_secs(30));
 
+/// How often a fenced opening tries, which must not succeed.
+const PATIENCE: usize = 40;
+
 /// An opening in a random history.
 struct Opening {
     kv: Journaled,
     seen: Seen,
     /// What it committed, in order.
     committed: Vec<u64>,
+}
+
+/// Writes for as long as it takes to make a disk a mirror. Returns what is answered as durable then.
+fn insist(opening: &mut Opening, number: u64) -> Vec<u64> {
+    let Ok(seq) = add(&opening.kv, number) else { return Vec::new() };
+    opening.committed.push(number);
+    for _ in 0..PATIENCE {
+        match opening.kv.sync(seq) {
+            Ok(()) => return opening.committed.clone(),
+            Err(KvError::Fenced(_)) => break,
+            Err(_) => opening.kv.retry(),
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Vec::new()
 }
 
 /// Openings, crashes, disks away and back, disks that lose everything, and openings that sleep and
@@ -482,6 +500,12 @@ fn random_history(seed: u64) {
                         openings.push(Opening { kv, seen, committed: Vec::new() });
                         if random.bool() && away.iter().filter(|away| **away).count() + blank(&disks) < losses {
                             disks.0[order[missed]].lose();
+                            // The fence of the earlier one is lost with it.
+                            let earlier = openings.len().checked_sub(2).map(|earlier| &mut openings[earlier]);
+                            earlier.into_iter().for_each(|earlier| {
+                                next += 1;
+                                answered.extend(insist(earlier, next));
+                            });
                         }
                         if openings.len() > 3 {
                             dead.push(openings.remove(0).committed);

@@ -19,7 +19,7 @@ const SECTOR: u64 = 512;
 #[derive(Debug)]
 pub struct Crash {
     inner: Arc<dyn Target>,
-    waiting: Mutex<Waiting>,
+    waiting: Arc<Mutex<Waiting>>,
     /// The epoch under which the inner target is changed: what waits in memory is refused, too.
     own: Mutex<Option<Epoch>>,
 }
@@ -51,7 +51,13 @@ impl Dice {
 impl Crash {
     /// A target before its first crash.
     pub fn new(inner: Arc<dyn Target>) -> Self {
-        Self { inner, waiting: Mutex::default(), own: Mutex::default() }
+        Self { inner, waiting: Arc::default(), own: Mutex::default() }
+    }
+
+    /// The same target, opened once more: a claim that is taken through one of the two fences the
+    /// other one.
+    pub fn open_again(&self) -> Self {
+        Self { inner: self.inner.clone(), waiting: self.waiting.clone(), own: Mutex::default() }
     }
 
     /// Simulates a power loss. Unsynced data is kept, lost or torn at random, sector by sector.
@@ -141,6 +147,7 @@ impl Crash {
 
     /// Makes a file durable.
     fn sync_file(&self, file: TargetFile) -> io::Result<()> {
+        self.allow(ClaimedChange::Write, file)?;
         let mut waiting = self.waiting();
         self.touch(&mut waiting, file, false)?;
         for (offset, bytes) in waiting.writes.remove(&file).into_iter().flatten() {
@@ -306,11 +313,36 @@ impl Crash {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Memory;
+    use super::super::{Claim, Holder, Memory};
     use super::*;
 
     const FILE: TargetFile = TargetFile::Chunk { set: 1, position: 0 };
     const OTHER: TargetFile = TargetFile::Chunk { set: 2, position: 0 };
+
+    #[test]
+    fn what_is_opened_again_has_the_same_files_and_a_claim_of_its_own() {
+        let claim = |number| {
+            let epoch = Epoch { number, id: u128::from(number) };
+            let claim = Claim {
+                volume: crate::format::VolumeId([1; 16]),
+                generation: 1,
+                epoch,
+                mirrors: Vec::new(),
+                holder: Holder::default(),
+            };
+            ClaimRequest::Take { claim, lease: Duration::ZERO, blank: 0 }
+        };
+        let journal = TargetFile::Journal { first: 1 };
+        let first = Crash::new(Arc::new(Memory::default()));
+        first.claim(&claim(1)).unwrap();
+        first.write(journal, 0, &[IoSlice::new(b"one")], Durable::Later).unwrap();
+        let second = first.open_again();
+        assert_eq!(second.list().unwrap(), [(journal, 3)]);
+        second.claim(&claim(2)).unwrap();
+        assert!(first.write(journal, 3, &[IoSlice::new(b"two")], Durable::Later).is_err());
+        assert!(first.sync(journal).is_err(), "nor is what it wrote before made durable by it");
+        second.sync(journal).unwrap();
+    }
 
     #[test]
     fn a_crash_keeps_what_was_synced_and_some_of_the_rest() {

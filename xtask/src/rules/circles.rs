@@ -46,7 +46,9 @@ impl Files {
         }
         let tests: Vec<Module> = files
             .iter()
-            .flat_map(|(module, imports)| imports.tests.iter().map(|test| [&module[..], std::slice::from_ref(test)].concat()))
+            .flat_map(|(module, imports)| {
+                imports.tests.iter().map(|test| [&module[..], std::slice::from_ref(test)].concat())
+            })
             .collect();
         files.retain(|module, _| !tests.iter().any(|test| module.starts_with(test)));
         Self(files)
