@@ -36,8 +36,8 @@ use ::volume::ranked::FIRST_BRIEF;
     pub(crate) MissingTargets = FIRST_BRIEF + 28;
     // A metadata server.
     pub(crate) ServerTicks = FIRST_BRIEF + 30;
+    pub(crate) FileLocks = FIRST_BRIEF + 31;
     pub(crate) SessionTable = FIRST_BRIEF + 32;
-    pub(crate) FileLocks = FIRST_BRIEF + 34;
     pub(crate) SessionsBefore = FIRST_BRIEF + 36;
     pub(crate) SetsBefore = FIRST_BRIEF + 38;
     pub(crate) SessionKey = FIRST_BRIEF + 40;
