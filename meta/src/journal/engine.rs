@@ -7,13 +7,13 @@ use super::guard::guarded;
 use super::inventory::{Owner, ask, take, take_all};
 use super::lineage::Lineage;
 use super::local_wal::{self, LocalWal};
-use super::options::{MirrorTarget, Options, Standing, Status};
+use super::options::{MirrorTarget, Options, Standing, Status, fenced};
 use super::recover::{Chosen, Recovered, check, recover};
 use super::relocate::set_targets;
 use super::resync::wanted;
 use super::shared::{Layers, Setup, Shared, Start, Tasks, closed, defect};
 use super::writer::Writer;
-use super::{checkpointer, lease, retry};
+use super::{checkpointer, renewal, retry};
 use crate::kv::{
     Batch, Committed, IndexState, Kv, KvError, Layered, MergeFn, Order, Pair, Seq, View, Visit, resolve, scan,
     scan_with_previous,
@@ -141,7 +141,7 @@ impl Journaled {
         engine.spawn("weft-journal", move |_| writer.run())?;
         engine.spawn("weft-checkpoint", checkpointer::run)?;
         engine.spawn("weft-retry", |shared| retry::run(shared))?;
-        engine.spawn("weft-lease", move |shared| lease::run(shared, &stop))?;
+        engine.spawn("weft-lease", move |shared| renewal::run(shared, &stop))?;
         if let Err(error) = engine.shared.wait_established() {
             engine.shared.stop();
             engine.end(true);
@@ -201,7 +201,7 @@ impl Journaled {
         }
         match self.shared.witnesses().see() {
             Ok(()) => claims::whole(target, &state).map(drop),
-            Err(error) if claims::fenced(&error).is_some() => Err(error),
+            Err(error) if fenced(&error).is_some() => Err(error),
             // It counts later.
             Err(_) => Ok(()),
         }

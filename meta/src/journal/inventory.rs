@@ -2,8 +2,8 @@
 
 use super::copies::Copy;
 use super::frame::{END_BYTES, Frame, HEAD_BYTES, Head, NO_NUMBER, OLD_HEAD_BYTES, Origin, RecordKind, VolumeId};
-use super::guard::caught;
 use super::options::MirrorTarget;
+use super::panics::caught;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;

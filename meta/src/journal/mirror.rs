@@ -2,8 +2,8 @@
 //! known to be on it.
 
 use super::files::same;
-use super::guard::caught;
 use super::options::MirrorTarget;
+use super::panics::caught;
 use super::shared::Shared;
 use super::worker::Job as Plain;
 use crate::kv::Seq;

@@ -1,8 +1,7 @@
 //! Removes segments and snapshots that are no longer needed.
 
-use super::claims::fenced;
 use super::inventory::{Owner, take};
-use super::options::MirrorTarget;
+use super::options::{MirrorTarget, fenced};
 use super::shared::Shared;
 use super::worker::{Job, Worker, all};
 use volume::target::TargetFile;

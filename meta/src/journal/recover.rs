@@ -1,13 +1,13 @@
 //! Opening, first step: claims the targets and reads what is on them. Then `replay` brings the
 //! index up to date, and `resync` the mirrors.
 
-use super::claims::{Granted, claim, give_back, quorum, too_few};
+use super::claims::{claim, give_back, quorum, too_few};
 use super::copies::{Copy, Miss};
 use super::files::{Failed, Files};
 use super::frame::{Epoch, Head, VolumeId};
 use super::inventory::{FoundFile, Owner, ask, take};
 use super::lineage::Lineage;
-use super::options::{MirrorTarget, Options};
+use super::options::{Granted, MirrorTarget, Options};
 use super::shared::Start;
 use crate::kv::{KvError, Seq};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,8 +1,8 @@
 //! Moves the journal to other targets while commits continue.
 
-use super::claims::{fenced, take_all};
+use super::claims::take_all;
 use super::files::same;
-use super::options::MirrorTarget;
+use super::options::{MirrorTarget, fenced};
 use super::purge::purge;
 use super::shared::Shared;
 use crate::kv::KvError;

@@ -1,10 +1,9 @@
 //! Opening, third step: chooses the mirrors and makes them identical.
 
-use super::claims::Granted;
 use super::copies::{Miss, spread, spread_head};
 use super::files::Files;
 use super::frame::{Epoch, EpochId, NO_NUMBER, Origin};
-use super::options::{Access, Options, is_full};
+use super::options::{Access, Granted, Options, is_full};
 use super::recover::{Chosen, Group, Recovery};
 use super::shared::Start;
 use crate::kv::{KvError, Seq};
