@@ -33,6 +33,15 @@ pub enum Error {
     TooFew(String),
 }
 
+/// Written data that was not synced is lost.
+pub(crate) fn lost() -> Error {
+    Error::Meta(meta::Error::Unavailable(
+        "what was written and not synced is lost, or may be: the session with the metadata server ended, another \
+         server took over, or another client went on without it"
+            .into(),
+    ))
+}
+
 impl Error {
     /// Whether the error means that there is no space.
     pub(crate) fn is_no_space(&self) -> bool {

@@ -26,9 +26,8 @@ pub use namespace::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, FILE_CAPABILITIES, Listed, MAX_EXTENTS, MAX_SIZE,
     New, ROOT, Removed, Rename, RenameMode, Resize, SetTime, check_name, unprivileged,
 };
-pub use record::{FileKind, SetRecord, StripeRecord, Time, Totals};
+pub use record::{DeadStripe, FileKind, SetRecord, StripeRecord, Time, Totals};
 pub use requests::IdempotencyKey;
-pub use sets::DeadStripe;
 
 use crate::ranks::{FileNumbers, SetNumbers};
 use std::sync::Arc;

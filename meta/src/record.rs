@@ -6,6 +6,17 @@ use plan::{Extent, TargetId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+/// A stripe to which nothing refers any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct DeadStripe {
+    /// The chunk set.
+    pub set: u64,
+    /// The start of its record.
+    pub record: u32,
+    /// The length of its blocks, in bytes.
+    pub block: u32,
+}
+
 /// Encodes a value.
 pub(crate) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
     postcard::to_stdvec(value).expect("these types have no maps of unknown length, the only thing that fails")

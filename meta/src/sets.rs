@@ -1,22 +1,11 @@
 //! Chunk sets and their stripes, the queue of repairs, and settings.
 
-use crate::record::{SetRecord, StripeRecord, Totals, decode, encode};
+use crate::record::{DeadStripe, SetRecord, StripeRecord, Totals, decode, encode};
 use crate::transaction::run;
 use crate::{Error, Meta, Result, Seq, keys};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use std::ops::Range;
-
-/// A stripe to which nothing refers any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct DeadStripe {
-    /// The chunk set.
-    pub set: u64,
-    /// The start of its record.
-    pub record: u32,
-    /// The length of its blocks, in bytes.
-    pub block: u32,
-}
 
 impl Meta {
     /// Returns a chunk set's record.

@@ -2,8 +2,8 @@
 //! same transaction, and the transaction is retried when another one was faster.
 
 use crate::kv::{Batch, Committed, Guard, Kv, KvChange, KvError};
+use crate::record::DeadStripe;
 use crate::record::{StripeRecord, Totals, decode, encode};
-use crate::sets::DeadStripe;
 use crate::{Result, Seq, keys};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -95,8 +95,8 @@ impl Server {
         lock(&self.replays).entry(session).or_default().clone()
     }
 
-    /// Whether no other server had the volume when an answer was made, as `cluster` asks. While that
-    /// is not certain, the answer waits.
+    /// Whether no other server had the volume when an answer was made, as `cluster` asks. While
+    /// that is not certain, the answer waits.
     pub fn may_answer(&self) -> bool {
         let begun = Instant::now();
         loop {

@@ -1,6 +1,7 @@
-//! How long clients wait when the metadata server that has a volume is killed, stopped, cut off, has
-//! a full disk, or gives the volume away: a cluster of real processes with three metadata servers,
-//! writers on two mounts, and many rounds. Every byte that was acknowledged as durable is checked.
+//! How long clients wait when the metadata server that has a volume is killed, stopped, cut off,
+//! has a full disk, or gives the volume away: a cluster of real processes with three metadata
+//! servers, writers on two mounts, and many rounds. Every byte that was acknowledged as durable is
+//! checked.
 //!
 //! A real process has the clock of its machine, so clocks that are wrong are left to `simulate`.
 

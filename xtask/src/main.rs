@@ -34,7 +34,7 @@ cargo xtask TASK
   fuzz [SECONDS]   run every fuzz target so long (default 60); installs cargo-fuzz if it must
   alerts  the alert rules of docs/monitoring and their tests, by Prometheus's promtool
   mir     look through what a release build compiles for values that rustc 1.95 and 1.96 free twice
-  asan [SECONDS]   the soaks, and every fuzz target for so long (default 30), under AddressSanitizer, where there is a nightly compiler
+  asan [SECONDS]   the soaks, and every fuzz target for so long (default 30), under AddressSanitizer, with nightly Rust
   conformance DIR [--only pjdfstest|attributes|fsx|programs|PROGRAM] [--minutes N] [--files N] [--reference DIR]
           POSIX tests, random operations and programs in a file system, beside a local one (docs/posix.md)
   failover DIR [--kills N] [--stops N] [--handovers N] [--cuts N] [--deaf N] [--mute N] [--full N] [--weft PROGRAM]

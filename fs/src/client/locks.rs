@@ -6,7 +6,7 @@
 //! what the one before wrote.
 
 use crate::client::Client;
-use crate::data::write::lost;
+use crate::error::lost;
 use crate::ranks::ClientLocks;
 use crate::{Error, FileSystem, Result};
 use ::volume::ranked::Ranked;

@@ -8,7 +8,7 @@
 
 use crate::data::manifest::{self, Piece};
 use crate::data::store::{Pin, Stored};
-use crate::data::write::lost;
+use crate::error::lost;
 use crate::{Error, FileSystem, Result};
 use meta::{Attributes, BulkFile, ContentEdit, Resize};
 use plan::{Extent, ExtentPlace, Span};

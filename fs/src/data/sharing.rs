@@ -1,7 +1,7 @@
 //! What the data layer must know about other clients that change the same volume.
 
 use crate::clock::{now_after_stamps, stamp};
-use crate::data::write::lost;
+use crate::error::lost;
 use crate::{FileSystem, Result};
 use meta::{Attributes, Time};
 use plan::TargetId;

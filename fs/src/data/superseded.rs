@@ -3,7 +3,7 @@
 //! and this client drops it and tells the programs concerned.
 
 use crate::data::file::{File, FileState};
-use crate::data::write::lost;
+use crate::error::lost;
 use crate::{FileSystem, Result};
 use meta::{Attributes, ContentEdit, DeadStripe, Error, Seq};
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 use crate::data::buffer::Buffer;
 use crate::data::file::{File, FileState, Held, Locked};
 use crate::data::sharing::Reservation;
+use crate::error::lost;
 use crate::{Error, FileSystem, Result};
 use meta::namespace::MAX_SIZE;
 use meta::{ContentEdit, FileKind, Resize};
@@ -478,14 +479,6 @@ impl FileSystem {
 /// Fails, once, when data of a file was lost.
 fn check_loss(file: &File) -> Result<()> {
     if std::mem::take(&mut file.state().lost) { Err(lost()) } else { Ok(()) }
-}
-
-pub(crate) fn lost() -> Error {
-    Error::Meta(meta::Error::Unavailable(
-        "what was written and not synced is lost, or may be: the session with the metadata server ended, another \
-         server took over, or another client went on without it"
-            .into(),
-    ))
 }
 
 fn stripe_of(place: &ExtentPlace) -> Option<(u64, u32)> {

@@ -1,7 +1,7 @@
 //! The engine itself: commits and reads.
 
 use super::claim::claims::{self, claim, give_back};
-use super::claim::lease;
+use super::claim::renewal;
 use super::files::Files;
 use super::frame::{Epoch, Origin, take_edit};
 use super::guard::guarded;
@@ -13,7 +13,7 @@ use super::opening::inventory::{Owner, ask, take, take_all};
 use super::opening::lineage::Lineage;
 use super::opening::recover::{Chosen, Recovered, check, recover};
 use super::opening::resync::wanted;
-use super::options::{MirrorTarget, Options, Standing, Status};
+use super::options::{MirrorTarget, Options, Standing, Status, fenced};
 use super::shared::{Layers, Setup, Shared, Start, Tasks, closed, defect};
 use super::snapshots::checkpointer;
 use crate::kv::{
@@ -143,7 +143,7 @@ impl Journaled {
         engine.spawn("weft-journal", move |_| writer.run())?;
         engine.spawn("weft-checkpoint", checkpointer::run)?;
         engine.spawn("weft-retry", |shared| retry::run(shared))?;
-        engine.spawn("weft-lease", move |shared| lease::run(shared, &stop))?;
+        engine.spawn("weft-lease", move |shared| renewal::run(shared, &stop))?;
         if let Err(error) = engine.shared.wait_established() {
             engine.shared.stop();
             engine.end(true);
@@ -203,7 +203,7 @@ impl Journaled {
         }
         match self.shared.witnesses().see() {
             Ok(()) => claims::whole(target, &state).map(drop),
-            Err(error) if claims::fenced(&error).is_some() => Err(error),
+            Err(error) if fenced(&error).is_some() => Err(error),
             // It counts later.
             Err(_) => Ok(()),
         }

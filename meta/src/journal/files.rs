@@ -1,7 +1,7 @@
 //! What an engine knows of its targets and of the files on them.
 
-use super::mirrors::retry::Retries;
 use super::options::{JournalLimits, MirrorTarget};
+use super::retries::Retries;
 use crate::kv::Seq;
 use plan::TargetId;
 use std::collections::{BTreeMap, BTreeSet};

@@ -24,6 +24,8 @@ mod local_wal;
 mod mirrors;
 mod opening;
 mod options;
+mod panics;
+mod retries;
 mod shared;
 mod snapshots;
 mod standby;

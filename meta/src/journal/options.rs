@@ -1,14 +1,13 @@
 //! The options and the status of an engine.
 
-use super::claim::claims::fenced;
-use super::frame::VolumeId;
+use super::frame::{EpochId, VolumeId};
 use crate::kv::{Index, KvError, MergeFn, Seq};
 use plan::TargetId;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use volume::target::{Holder, Target};
+use volume::target::{Claim, Holder, Refusal, Target};
 
 /// A target of the volume.
 pub type MirrorTarget = (TargetId, Arc<dyn Target>);
@@ -164,6 +163,20 @@ impl fmt::Debug for Options {
     }
 }
 
+/// The claims that an opening has.
+pub(super) struct Granted {
+    pub epoch: EpochId,
+    /// The claim that is renewed, and that further targets are asked for.
+    pub claim: Claim,
+    /// For each place, if it granted the claim: the epoch that it had before, if any.
+    pub before: Vec<Option<Option<EpochId>>>,
+    /// Places that are new or have lost what they had: they have no claim, among others that have
+    /// one, or one with a mark. They do not count.
+    pub blank: Vec<usize>,
+    /// Why the others did not, and which voters are not among the places.
+    pub missing: Vec<(TargetId, String)>,
+}
+
 /// Whether a target has no space, which does not count as a failure.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
@@ -178,4 +191,9 @@ pub(super) fn unavailable(id: TargetId, error: &io::Error) -> KvError {
         true => KvError::NoSpace,
         false => KvError::Unavailable(format!("target {}: {error}", id.0)),
     }
+}
+
+/// What a failed operation says about the claim, if it is about the claim.
+pub(super) fn fenced(error: &io::Error) -> Option<KvError> {
+    Refusal::fenced(error).map(|_| KvError::Fenced(error.to_string()))
 }

@@ -1,13 +1,12 @@
 //! The state that an engine's threads share, and how they wait for each other.
 
-use super::claim::claims::Granted;
 use super::claim::lease::Lease;
 use super::cost::LastCost;
 use super::files::Files;
 use super::frame::{Epoch, Frame, Origin, RecordKind, VolumeId, put_edit};
 use super::local_wal::LocalWal;
 use super::opening::lineage::Lineage;
-use super::options::{Access, JournalLimits, MirrorTarget, Status};
+use super::options::{Access, Granted, JournalLimits, MirrorTarget, Status};
 use crate::kv::{Index, IndexState, KvError, Layer, Seq};
 use crate::ranks::{Changes, CheckpointTasks, CommitLog, MirrorChanges, MirrorFiles, MirrorStates};
 use plan::TargetId;

@@ -10,6 +10,13 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
 use volume::lock;
 
+/// An engine in memory. Its contents end with the process.
+pub type Memory = Direct<MemoryIndex>;
+
+/// An engine on a single redb file, for tools. It has no journal: when the file is lost, everything
+/// is lost.
+pub type Redb = Direct<RedbIndex>;
+
 /// An engine that is only as durable as its index.
 pub struct Direct<I> {
     index: I,

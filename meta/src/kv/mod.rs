@@ -13,7 +13,7 @@ mod redb;
 mod scratch;
 mod transaction;
 
-pub use direct::Direct;
+pub use direct::{Direct, Memory, Redb};
 pub use index::{Edit, Index, IndexState, Order, View};
 pub(crate) use layers::{Layer, Layered};
 pub use memory::MemoryIndex;
@@ -23,13 +23,6 @@ pub(crate) use transaction::{resolve, scan, scan_with_previous};
 
 use std::fmt;
 use std::ops::Range;
-
-/// An engine in memory. Its contents end with the process.
-pub type Memory = Direct<MemoryIndex>;
-
-/// An engine on a single redb file, for tools. It has no journal: when the file is lost, everything
-/// is lost.
-pub type Redb = Direct<RedbIndex>;
 
 /// The number of a committed transaction, counted from 1. 0 is the state before the first.
 pub type Seq = u64;

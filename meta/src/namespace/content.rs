@@ -3,8 +3,8 @@ use serde::{Deserialize, Serialize};
 
 use super::find::{FoundDinode, find, put};
 use super::{Attributes, MAX_SIZE};
+use crate::record::DeadStripe;
 use crate::record::{Content, Dinode, FileKind, Time, decode, encode};
-use crate::sets::DeadStripe;
 use crate::transaction::{Transaction, run};
 use crate::{Error, IdempotencyKey, Meta, Result, Seq, keys};
 use plan::extent::{Edit, edit};

@@ -3,8 +3,8 @@
 use super::content::{MAX_REMOVED_EXTENTS, release};
 use super::create::count;
 use super::find::{entry, find};
+use crate::record::DeadStripe;
 use crate::record::{Content, Dinode, Entry, FileKind, InodeLocation, Time};
-use crate::sets::DeadStripe;
 use crate::transaction::{Transaction, run};
 use crate::{Error, IdempotencyKey, Meta, Result, Seq, keys};
 use serde::{Deserialize, Serialize};

@@ -376,7 +376,7 @@ struct Opening {
     committed: Vec<u64>,
 }
 
-/// Writes for as long as it takes to make a disk a mirror. Returns what is answered as durable then.
+/// Writes for as long as it takes to make a disk a mirror. Returns what is answered as durable.
 fn insist(opening: &mut Opening, number: u64) -> Vec<u64> {
     let Ok(seq) = add(&opening.kv, number) else { return Vec::new() };
     opening.committed.push(number);

@@ -269,7 +269,7 @@ impl Run {
         world::note(format_args!("store {store}: {kind}"));
         match kind {
             0 => {
-                // After a clean end of an opening, nobody may change the files: what waited is lost.
+                // After a clean end of an opening, nobody may change files: what waited is lost.
                 _ = there.lose_power();
                 self.away = Some((store, None));
             }
@@ -311,7 +311,7 @@ impl Run {
         }
     }
 
-    /// All machines lose power, as many stores are lost as may be, and everything is compared again.
+    /// All machines lose power, as many stores are lost as may be, and everything is compared.
     fn end(&self) {
         let lab = &self.lab;
         let settled = world::now() + lab.lease * MAX_LEASES;

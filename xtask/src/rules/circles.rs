@@ -2,9 +2,9 @@
 //! others, the first.
 //!
 //! Each arrow of a circle is counted: those arrows may only become fewer. What a file only passes
-//! on (`pub use`) is no arrow of that file; who takes it from there imports the file that it is
-//! from.
-//! The root of a crate puts its parts together, and tests may use anything: both do not count.
+//! on (`pub use`) is no arrow of that file; another one that takes it from there imports the file
+//! that it is from. The root of a crate puts its parts together, and tests may use anything: both
+//! do not count.
 
 use super::Source;
 use super::paths::{Imports, imports};

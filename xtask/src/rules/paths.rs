@@ -68,7 +68,10 @@ pub fn imports(text: &str, module: &[String]) -> Imports {
     let mut at = 0;
     while at < tokens.len() {
         if tokens[at] != "use" {
-            others.push(tokens[at].as_str());
+            // A function or method of the same name is another thing.
+            if !matches!(at.checked_sub(1).map(|before| tokens[before].as_str()), Some("fn" | ".")) {
+                others.push(tokens[at].as_str());
+            }
             at += 1;
             continue;
         }

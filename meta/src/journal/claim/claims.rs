@@ -9,7 +9,7 @@
 use super::super::frame::EpochId;
 use super::super::opening::inventory::{FoundFile, Owner};
 use super::super::opening::inventory::{ask, take_all as list_all};
-use super::super::options::{Access, MirrorTarget, Options};
+use super::super::options::{Access, Granted, MirrorTarget, Options, fenced};
 use super::super::shared::Shared;
 use super::witnesses::{Witnesses, is_ours};
 use crate::kv::KvError;
@@ -23,20 +23,6 @@ use volume::target::{Claim, ClaimRequest, ClaimState, Epoch, RENEWAL, Refusal, T
 
 /// How many times an opening tries again with a higher number.
 const MAX_TRIES: u32 = 10;
-
-/// The claims that an opening has.
-pub(in crate::journal) struct Granted {
-    pub epoch: EpochId,
-    /// The claim that is renewed, and that further targets are asked for.
-    pub claim: Claim,
-    /// For each place, if it granted the claim: the epoch that it had before, if any.
-    pub before: Vec<Option<Option<EpochId>>>,
-    /// Places that are new or have lost what they had: they have no claim, among others that have
-    /// one, or one with a mark. They do not count.
-    pub blank: Vec<usize>,
-    /// Why the others did not, and which voters are not among the places.
-    pub missing: Vec<(TargetId, String)>,
-}
 
 impl Granted {
     /// The highest epoch that any target had before.
@@ -303,9 +289,4 @@ fn epoch_of(found: &FoundFile) -> Option<u64> {
 fn random() -> u128 {
     let bits = || u128::from(RandomState::new().hash_one(0));
     (bits() << 64 | bits()).max(1)
-}
-
-/// What a failed operation says about the claim, if it is about the claim.
-pub(in crate::journal) fn fenced(error: &io::Error) -> Option<KvError> {
-    Refusal::fenced(error).map(|_| KvError::Fenced(error.to_string()))
 }

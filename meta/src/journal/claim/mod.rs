@@ -3,4 +3,5 @@
 pub(super) mod claims;
 pub(super) mod lease;
 pub(super) mod quorums;
+pub(super) mod renewal;
 pub(super) mod witnesses;

@@ -1,7 +1,7 @@
 //! Witnesses that a target which has lost everything has lost no claim that matters.
 
 use super::super::opening::inventory::ask;
-use super::super::options::MirrorTarget;
+use super::super::options::{MirrorTarget, fenced};
 use std::io;
 use std::time::Duration;
 use volume::target::{ClaimRequest, ClaimState, Epoch};
@@ -41,7 +41,7 @@ impl Witnesses {
             return Ok(());
         }
         let mut failed = failed.into_iter().filter_map(Result::err);
-        let fenced = failed.find(|error| super::claims::fenced(error).is_some());
+        let fenced = failed.find(|error| fenced(error).is_some());
         let few = || format!("{} other targets show the claim, and {} are needed", shown.len(), self.need);
         Err(fenced.unwrap_or_else(|| io::Error::other(few())))
     }

@@ -1,11 +1,14 @@
 //! What mirrors have answered. The journal thread is woken only when its batch may be durable, or
 //! when it has to act: with m+2 mirrors it would otherwise wake up for each of them in every batch.
 
-use super::mirror::Answer;
 use std::collections::VecDeque;
+use std::io;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use volume::{lock, unpoisoned};
+
+/// The key of a mirror, and the result of the oldest job that it has not answered yet.
+pub(in crate::journal) type Answer = (u64, io::Result<Duration>);
 
 /// A queue of answers with several senders and one receiver.
 #[derive(Clone, Default)]
@@ -56,7 +59,6 @@ impl Answers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io;
     use std::thread;
 
     const LONG: Duration = Duration::from_secs(600);

@@ -2,8 +2,8 @@
 //! known to be on it.
 
 use super::super::files::same;
-use super::super::guard::caught;
 use super::super::options::MirrorTarget;
+use super::super::panics::caught;
 use super::super::shared::Shared;
 use super::answers::Answers;
 use super::worker::Job as Plain;
@@ -21,9 +21,6 @@ const MIRROR: &str = "weft-mirror";
 
 /// Work to do on a mirror; returns the time that the target itself took.
 pub(in crate::journal) type Job = Box<dyn FnOnce(&dyn volume::target::Target) -> io::Result<Duration> + Send>;
-
-/// The key of a mirror, and the result of the oldest job that it has not answered yet.
-pub(in crate::journal) type Answer = (u64, io::Result<Duration>);
 
 /// A mirror.
 pub(in crate::journal) struct Mirror {

@@ -1,8 +1,8 @@
 //! Moves the journal to other targets while commits continue.
 
-use super::super::claim::claims::{fenced, take_all};
+use super::super::claim::claims::take_all;
 use super::super::files::same;
-use super::super::options::MirrorTarget;
+use super::super::options::{MirrorTarget, fenced};
 use super::super::shared::Shared;
 use super::super::snapshots::purge::purge;
 use crate::kv::KvError;

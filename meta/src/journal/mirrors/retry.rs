@@ -1,56 +1,18 @@
 //! Retries failed targets while there are fewer mirrors than wanted. Each time that a target soon
 //! fails again, its back-off doubles.
 
-use super::super::claim::claims::fenced;
 use super::super::files::same;
 use super::super::opening::inventory::{Owner, take};
-use super::super::options::MirrorTarget;
+use super::super::options::{MirrorTarget, fenced};
 use super::super::shared::Shared;
 use super::super::snapshots::space::Gauge;
 use super::worker::{Job, Worker, all};
-use plan::TargetId;
-use plan::backoff::BackOff;
-use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// The longest interval between checks for targets to retry.
 const MAX_CHECK_INTERVAL: Duration = Duration::from_millis(500);
-/// The longest back-off, as a multiple of the first.
-const MAX_BACKOFF_FACTOR: u32 = 64;
-
-/// When each failed target is retried.
-#[derive(Debug, Default)]
-pub(in crate::journal) struct Retries(BTreeMap<TargetId, Retry>);
-
-#[derive(Debug)]
-struct Retry {
-    back_off: BackOff,
-    /// Gone when the thread of the failed operation has ended. Until then the operation may still
-    /// happen, and could hit files that the target has received since.
-    running: Weak<()>,
-}
-
-impl Retries {
-    /// Records that a target failed.
-    pub fn failed(&mut self, id: TargetId, first: Duration, running: Weak<()>) {
-        let now = Instant::now();
-        let before = self.0.get(&id).map(|retry| retry.back_off).filter(|before| !before.is_old(4, now));
-        self.0.insert(id, Retry { back_off: BackOff::after(before, first..=MAX_BACKOFF_FACTOR * first, now), running });
-    }
-
-    /// Makes all targets due now.
-    pub fn now(&mut self) {
-        let now = Instant::now();
-        self.0.values_mut().for_each(|retry| retry.back_off.end(now));
-    }
-
-    fn is_due(&self, id: TargetId) -> bool {
-        let now = Instant::now();
-        self.0.get(&id).is_none_or(|retry| retry.back_off.is_due(now) && retry.running.upgrade().is_none())
-    }
-}
 
 /// Retries targets until the engine stops or fails, and watches the free space on the mirrors.
 pub(in crate::journal) fn run(shared: &Shared) {
@@ -120,33 +82,4 @@ fn try_again(shared: &Shared, place: MirrorTarget, need_bytes: u64, reserved: Op
             false => Ok(()),
         }
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_that_fails_again_soon_is_left_alone_for_longer() {
-        let (id, first) = (TargetId(1), Duration::from_secs(1000));
-        let mut retries = Retries::default();
-        let mut pauses = Vec::new();
-        for _ in 0..9 {
-            retries.failed(id, first, Weak::new());
-            pauses.push(retries.0[&id].back_off.pause().as_secs() / 1000);
-        }
-        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 64, 64]);
-        assert!(!retries.is_due(id));
-        retries.now();
-        assert!(retries.is_due(id) && retries.is_due(TargetId(2)));
-    }
-
-    #[test]
-    fn one_that_still_does_what_failed_is_not_tried() {
-        let (mut retries, running) = (Retries::default(), std::sync::Arc::new(()));
-        retries.failed(TargetId(1), Duration::ZERO, std::sync::Arc::downgrade(&running));
-        assert!(!retries.is_due(TargetId(1)));
-        drop(running);
-        assert!(retries.is_due(TargetId(1)));
-    }
 }

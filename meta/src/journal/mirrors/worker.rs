@@ -1,7 +1,7 @@
 //! A thread per target, so that targets work in parallel and one that hangs delays the others no
 //! longer than the deadline.
 
-use super::super::guard::caught;
+use super::super::panics::caught;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};

@@ -3,8 +3,8 @@
 use super::super::frame::{
     END_BYTES, Frame, HEAD_BYTES, Head, NO_NUMBER, OLD_HEAD_BYTES, Origin, RecordKind, VolumeId,
 };
-use super::super::guard::caught;
 use super::super::options::MirrorTarget;
+use super::super::panics::caught;
 use super::copies::Copy;
 use std::io;
 use std::sync::Arc;

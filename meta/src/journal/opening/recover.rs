@@ -1,10 +1,10 @@
 //! Opening, first step: claims the targets and reads what is on them. Then `replay` brings the
 //! index up to date, and `resync` the mirrors.
 
-use super::super::claim::claims::{Granted, claim, give_back, quorum, too_few};
+use super::super::claim::claims::{claim, give_back, quorum, too_few};
 use super::super::files::{Failed, Files};
 use super::super::frame::{Epoch, Head, VolumeId};
-use super::super::options::{MirrorTarget, Options};
+use super::super::options::{Granted, MirrorTarget, Options};
 use super::super::shared::Start;
 use super::copies::{Copy, Miss};
 use super::inventory::{FoundFile, Owner, ask, take};

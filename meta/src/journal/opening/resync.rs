@@ -1,9 +1,8 @@
 //! Opening, third step: chooses the mirrors and makes them identical.
 
-use super::super::claim::claims::Granted;
 use super::super::files::Files;
 use super::super::frame::{Epoch, EpochId, NO_NUMBER, Origin};
-use super::super::options::{Access, Options, is_full};
+use super::super::options::{Access, Granted, Options, is_full};
 use super::super::shared::Start;
 use super::copies::{Miss, spread, spread_head};
 use super::recover::{Chosen, Group, Recovery};

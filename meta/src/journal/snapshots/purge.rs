@@ -1,9 +1,8 @@
 //! Removes segments and snapshots that are no longer needed.
 
-use super::super::claim::claims::fenced;
 use super::super::mirrors::worker::{Job, Worker, all};
 use super::super::opening::inventory::{Owner, take};
-use super::super::options::MirrorTarget;
+use super::super::options::{MirrorTarget, fenced};
 use super::super::shared::Shared;
 use volume::target::TargetFile;
 
