@@ -1,0 +1,4 @@
+//! Single files: old fragments, and power losses and faults at every operation.
+
+mod golden;
+mod lab;
