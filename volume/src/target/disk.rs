@@ -7,6 +7,7 @@ use super::claim::{ClaimRequest, ClaimState, ClaimedChange, Clock};
 use super::claim_file::{self, ClaimFile};
 use super::directory::{LOST_AND_FOUND, make_private};
 use super::temporary::rename_new;
+use super::volume_names::{CHUNKS, JOURNAL, LABEL, SNAPSHOTS, file_of, name_of};
 use super::{Allocation, Durable, Owner, Presence, Space, Target, TargetFile, read_each, timed};
 use crate::{Error, Result, Shown, lock, unpoisoned};
 use rustix::fd::{AsFd, OwnedFd};
@@ -25,11 +26,6 @@ use std::time::Duration;
 
 /// The maximum number of files that are kept open.
 const OPEN_FILES: usize = 512;
-const LABEL: &str = "weft.label";
-const NEW_LABEL: &str = "weft.label.new";
-const CHUNKS: &str = "chunks";
-const JOURNAL: &str = "journal";
-const SNAPSHOTS: &str = "snapshots";
 
 /// A local directory.
 #[derive(Debug)]
@@ -69,49 +65,6 @@ struct Open {
     poisoned: AtomicBool,
     /// Another process removed or replaced the file: once it is closed, it cannot be read.
     unnamed: AtomicBool,
-}
-
-/// The path of a file of a volume, relative to the directory.
-fn name_of(file: TargetFile) -> String {
-    match file {
-        TargetFile::Label => LABEL.into(),
-        TargetFile::NewLabel => NEW_LABEL.into(),
-        TargetFile::Chunk { set, position } => format!("{CHUNKS}/{:02x}/{set:016x}.{position:03}.chunk", set as u8),
-        TargetFile::NewChunk { set, position } => format!("{CHUNKS}/{:02x}/{set:016x}.{position:03}.new", set as u8),
-        TargetFile::Journal { first } => format!("{JOURNAL}/{first:016x}.journal"),
-        TargetFile::Snapshot { last } => format!("{SNAPSHOTS}/{last:016x}.snapshot"),
-    }
-}
-
-/// Parses a file name in one of the subdirectories; None for a file that does not belong to Weft.
-fn file_of(directory: &str, name: &str) -> Option<TargetFile> {
-    let (stem, kind) = name.rsplit_once('.')?;
-    let number = |text: &str| if text.len() == 16 { u64::from_str_radix(text, 16).ok() } else { None };
-    let file = match (directory, kind) {
-        (JOURNAL, "journal") => TargetFile::Journal { first: number(stem)? },
-        (SNAPSHOTS, "snapshot") => TargetFile::Snapshot { last: number(stem)? },
-        (JOURNAL | SNAPSHOTS, _) => return None,
-        (_, "chunk" | "new") => {
-            let (set, position) = stem.split_once('.')?;
-            let (set, position) = (number(set)?, position.parse().ok()?);
-            if kind == "new" { TargetFile::NewChunk { set, position } } else { TargetFile::Chunk { set, position } }
-        }
-        _ => return None,
-    };
-    // Accept only the name that Weft itself would use, so that no file has two.
-    (name_of(file) == format!("{directory}/{name}")).then_some(file)
-}
-
-/// Shorter writes go through the page cache, which gathers them.
-const DIRECT_BYTES: usize = 256 << 10;
-
-/// Whether a write is long enough for direct I/O and consists of whole pages, in memory and in the
-/// file.
-fn is_whole_pages(offset: u64, parts: &[&[u8]]) -> bool {
-    const PAGE: usize = 4096;
-    offset.is_multiple_of(PAGE as u64)
-        && parts.iter().all(|part| part.len().is_multiple_of(PAGE) && (part.as_ptr() as usize).is_multiple_of(PAGE))
-        && parts.iter().map(|part| part.len()).sum::<usize>() >= DIRECT_BYTES
 }
 
 impl Disk {
@@ -352,7 +305,7 @@ impl Disk {
         {
             super::tags::tag(&open.file, first);
         }
-        if is_whole_pages(offset, &parts)
+        if super::vectored::is_whole_pages(offset, &parts)
             && let Some(direct) = self.direct(file, &open)
         {
             match super::write_at(direct, offset, &parts) {
