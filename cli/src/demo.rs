@@ -14,6 +14,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use volume::object::{DecodeOptions, Destination, EncodeOptions, Source, decode, encode, find, repair, verify};
+use volume::target::Directory;
 use volume::{Control, Shown};
 
 const CODE: &str = "rs:4+2";
@@ -165,7 +166,7 @@ impl Scene {
         let options = EncodeOptions {
             code: ec::parse(CODE)?,
             name,
-            directories: &self.disks,
+            directories: &Directory::open_all(&self.disks)?,
             force: false,
             block_bytes: None,
             threads: None,

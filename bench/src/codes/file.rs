@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use volume::Control;
 use volume::object::{EncodeOptions, Source, encode};
+use volume::target::Directory;
 
 const SHAPES: [(&str, usize, usize); 3] = [("rs", 4, 2), ("rs", 10, 4), ("crs", 10, 4)];
 
@@ -115,13 +116,12 @@ fn read_through(path: &Path) -> Result<(), String> {
 fn time_encode(file: &Path, code: Arc<dyn Code>) -> Result<f64, String> {
     let to = file.with_file_name("fragments");
     fs::create_dir(&to).map_err(failed(&to))?;
-    let directories = [to.clone()];
     let start = Instant::now();
     let encoded = Source::file(file).and_then(|source| {
         let options = EncodeOptions {
             code,
             name: b"file",
-            directories: &directories,
+            directories: &[Directory::open(&to)?],
             force: false,
             block_bytes: None,
             threads: None,

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 use volume::Shown;
 use volume::object::{EncodeOptions, Encoded, Source, encode};
+use volume::target::Directory;
 
 /// Encode a file into fragments of which any few may be lost
 #[derive(Args)]
@@ -73,7 +74,7 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     let options = EncodeOptions {
         code,
         name: name.as_bytes(),
-        directories: &arguments.to,
+        directories: &Directory::open_all(&arguments.to)?,
         force: arguments.force,
         block_bytes: arguments.block_bytes,
         threads: arguments.threads,

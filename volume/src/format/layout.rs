@@ -132,10 +132,20 @@ impl Layout {
         RecordHeader::encoded_bytes(block_bytes.div_ceil(self.granule_bytes))
     }
 
+    /// The length of the record of a full stripe, in bytes.
+    pub fn full_record_bytes(&self) -> usize {
+        self.record_header_bytes(self.block_bytes) + self.block_bytes
+    }
+
+    /// The length of a stripe's record: its header and its block.
+    pub fn record_bytes(&self, stripe: u64) -> usize {
+        let block = self.block_bytes(stripe);
+        self.record_header_bytes(block) + block
+    }
+
     /// The offset of a stripe's record in the chunk.
     pub fn record_offset(&self, stripe: u64) -> u64 {
-        let record = self.record_header_bytes(self.block_bytes) + self.block_bytes;
-        (HEADER_BYTES as u64).saturating_add(stripe.saturating_mul(record as u64))
+        (HEADER_BYTES as u64).saturating_add(stripe.saturating_mul(self.full_record_bytes() as u64))
     }
 
     /// The length of a complete chunk file, in bytes.
@@ -143,8 +153,7 @@ impl Layout {
         let Some(last) = self.stripes().checked_sub(1) else {
             return HEADER_BYTES as u64;
         };
-        let block = self.block_bytes(last);
-        self.record_offset(last) + (self.record_header_bytes(block) + block) as u64
+        self.record_offset(last) + self.record_bytes(last) as u64
     }
 }
 

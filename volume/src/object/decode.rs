@@ -7,7 +7,7 @@ use super::problems::Problems;
 use super::recover::StripeReader;
 use super::survival::readable;
 use crate::format::Header;
-use crate::target::{Directory, Temporary, stem, write_at};
+use crate::target::{Directory, Temporary, stem};
 use crate::{Control, Error, Result, Shown};
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, FileTimes, Permissions};
@@ -56,17 +56,16 @@ fn decode_around(object: &Object, options: &DecodeOptions<'_>, control: &Control
     let threads = thread_count(options.threads, object.stripe_memory_bytes(), object.header.layout.stripes());
     match options.destination {
         Destination::File { path, replace } => {
-            let (directory, temporary) = create(path, replace)?;
+            let temporary = create(path, replace)?;
             enough(object)?;
             each_stripe(object, threads, control, |reader, stripe, _| {
                 let offset = stripe * object.header.layout.stripe_bytes() as u64;
-                write_at(temporary.file(), offset, &reader.data_pieces()).map_err(Error::io("write", path))
+                temporary.write(offset, &reader.data_pieces())
             })?;
             set_attributes(&temporary, &object.header)?;
             temporary.sync()?;
             control.check()?;
-            temporary.commit(replace)?;
-            directory.sync()
+            temporary.commit(replace)
         }
         Destination::Stream(stream) => {
             enough(object)?;
@@ -113,7 +112,7 @@ fn each_stripe(
 }
 
 /// Creates the output beside its destination, under a temporary name.
-fn create(path: &Path, replace: bool) -> Result<(Directory, Temporary)> {
+fn create(path: &Path, replace: bool) -> Result<Temporary> {
     let Some(file_name) = path.file_name().filter(|_| !path.as_os_str().as_bytes().ends_with(b"/")) else {
         return Err(Error::Invalid(format!("{} is not the name of a file", Shown(path))));
     };
@@ -129,8 +128,7 @@ fn create(path: &Path, replace: bool) -> Result<(Directory, Temporary)> {
     }
     let directory = Directory::open(path.parent().unwrap_or(Path::new("")))?;
     // The temporary name is longer than the final one, which may be as long as names can be.
-    let temporary = Temporary::create(directory.path(), &short(file_name), file_name, 0o600)?;
-    Ok((directory, temporary))
+    Temporary::create(&directory, &short(file_name), file_name, 0o600)
 }
 
 fn short(file_name: &OsStr) -> OsString {

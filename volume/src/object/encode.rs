@@ -2,19 +2,18 @@
 //! checksums it while it is in cache, and writes its blocks. Headers come last, then everything is
 //! made durable, then it gets its names.
 
-use super::fragment::read_header;
+use super::fragment::{read_header, write_record};
 use super::parallel::{for_each, run, thread_count};
 use super::rows::Rows;
 use super::source::{Source, Stripe};
-use crate::format::{HEADER_BYTES, Header, Layout, MIN_BLOCK_BYTES, ObjectId, RecordHeader, Timestamp};
-use crate::target::{Directory, FileName, Lock, Temporary, fragment_file_name, open_regular, read_at, stem, write_at};
+use crate::format::{Header, Layout, MIN_BLOCK_BYTES, ObjectId, RecordHeader, Timestamp};
+use crate::target::{Directory, FileName, Lock, Temporary, fragment_file_name, open_regular, read_at, stem};
 use crate::{Control, Error, Result};
 use ec::Code;
 use rustix::fs::{Advice, FlockOperation, fadvise, flock};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -33,7 +32,7 @@ pub struct EncodeOptions<'a> {
     /// The object's name: 1 to 255 bytes without `/` and NUL.
     pub name: &'a [u8],
     /// Where the fragments go, in turn: position p into directory p modulo their number.
-    pub directories: &'a [PathBuf],
+    pub directories: &'a [Directory],
     /// Whether fragments of this name may be replaced.
     pub force: bool,
     /// The length of the blocks of all stripes but the last, a multiple of the code's unit.
@@ -66,16 +65,16 @@ pub fn default_block_bytes(code: &dyn Code) -> usize {
 /// then all new fragments are left, complete, and `repair` gives them their names.
 pub fn encode(source: &Source, options: &EncodeOptions<'_>, control: &Control) -> Result<Encoded> {
     let layout = layout(options, source.known_bytes().unwrap_or(0))?;
-    let directories = options.directories.iter().map(|path| Directory::open(path)).collect::<Result<Vec<_>>>()?;
+    let directories = options.directories;
     if directories.is_empty() {
         return Err(Error::Invalid("no directory was given".into()));
     }
     crate::allow_many_open_files();
-    let fragments = create(options, &layout, &directories, source.attributes().0)?;
+    let fragments = create(options, &layout, directories, source.attributes().0)?;
     let object = ObjectId(random()?);
     control.begin(source.known_bytes().unwrap_or(0));
     let code = &*options.code;
-    let memory = (layout.k() + code.coded().len()) * layout.full_block_bytes();
+    let memory = (layout.k() + code.coded().len()) * layout.full_record_bytes();
     let stripes = source.known_bytes().map_or(u64::MAX, |_| layout.stripes());
     run(thread_count(options.threads, memory, stripes), |stop| {
         let mut writer = StripeWriter::new(code, object, layout, &fragments)?;
@@ -113,16 +112,15 @@ pub fn encode(source: &Source, options: &EncodeOptions<'_>, control: &Control) -
     control.check()?;
     // From here on, other encoders and repairs wait: files of two objects must not get their names
     // in turns.
-    let _lock = Lock::take(&directories, control)?;
-    refuse_what_is_in_the_way(options, &layout, &directories)?;
-    let header = after_all_others(header, &fragments, &directories)?;
+    let _lock = Lock::take(directories, control)?;
+    refuse_what_is_in_the_way(options, &layout, directories)?;
+    let header = after_all_others(header, &fragments, directories)?;
     commit(&fragments, options.force)?;
-    directories.iter().try_for_each(Directory::sync)?;
-    remove_abandoned(&directories, options.name);
-    let own = (0..header.layout.blocks()).map(|position| place(options, &directories, position));
+    remove_abandoned(directories, options.name);
+    let own = (0..header.layout.blocks()).map(|position| place(options, directories, position));
     let own = own.map(|(directory, file_name)| (directory.identity(), file_name)).collect();
     if options.force {
-        remove_replaced(&directories, &header, &own);
+        remove_replaced(directories, &header, &own);
     }
     Ok(Encoded { header, fragments: fragments.iter().map(|f| f.destination().to_path_buf()).collect() })
 }
@@ -237,13 +235,14 @@ struct StripeWriter<'a> {
     layout: Layout,
     fragments: &'a [Temporary],
     rows: Rows,
-    record: Vec<u8>,
 }
 
 impl<'a> StripeWriter<'a> {
     fn new(code: &'a dyn Code, object: ObjectId, layout: Layout, fragments: &'a [Temporary]) -> Result<Self> {
-        let rows = Rows::new(layout.k() + code.coded().len(), layout.full_block_bytes())?;
-        Ok(Self { code, object, layout, fragments, rows, record: Vec::new() })
+        let block_bytes = layout.full_block_bytes();
+        let header_bytes = layout.record_header_bytes(block_bytes);
+        let rows = Rows::new(layout.k() + code.coded().len(), header_bytes, block_bytes)?;
+        Ok(Self { code, object, layout, fragments, rows })
     }
 
     /// Codes the data in the first k rows and writes all stored blocks.
@@ -254,18 +253,17 @@ impl<'a> StripeWriter<'a> {
         let (data, mut parity) = self.rows.split(block_bytes, 0..k, k..k + coded.len());
         let mut checksums = ec::partition::encode_checksummed(self.code, &data, &mut parity, layout.granule_bytes());
         let offset = layout.record_offset(stripe.number);
-        self.record.resize(layout.record_header_bytes(block_bytes), 0);
+        let header_bytes = layout.record_header_bytes(block_bytes);
         // Each stripe begins with another fragment, so that the threads seldom meet at the same
         // file.
         for position in (0..n).map(|step| (step + stripe.number as usize) % n) {
             let sums = std::mem::take(&mut checksums[position]);
-            RecordHeader::new(self.object, layout, position, stripe.number, stripe.data_bytes, sums)
-                .encode(&mut self.record);
-            let block = if coded.contains(&position) { &*parity[position - coded.start] } else { data[position] };
+            let header = RecordHeader::new(self.object, layout, position, stripe.number, stripe.data_bytes, sums);
+            let row = if coded.contains(&position) { k + position - coded.start } else { position };
             let fragment = &self.fragments[position];
-            write_at(fragment.file(), offset, &[&self.record, block])
-                .map_err(Error::io("write", fragment.destination()))?;
-            start_writeback(fragment, offset, (self.record.len() + block.len()) as u64);
+            let record = self.rows.record_mut(row, header_bytes, block_bytes);
+            write_record(fragment, offset, &header, record)?;
+            start_writeback(fragment, offset, record.len() as u64);
         }
         Ok(())
     }
@@ -284,27 +282,8 @@ fn start_writeback(fragment: &Temporary, offset: u64, length: u64) {
 
 /// Writes the header, which makes the file a fragment, and waits until all of it is durable.
 pub(super) fn finish(fragment: &Temporary, header: &Header) -> Result<()> {
-    let failed = || Error::io("write", fragment.destination());
-    let bytes = header.encode();
-    debug_assert_eq!(bytes.len(), HEADER_BYTES);
-    fragment.file().write_all_at(&bytes[..], 0).map_err(failed())?;
-    set_attributes(fragment, header);
+    fragment.write(0, &[&header.encode()[..]])?;
     fragment.sync()
-}
-
-/// The most important fields as extended attributes, for the eyes of administrators; Weft does not
-/// read them.
-fn set_attributes(fragment: &Temporary, header: &Header) {
-    use xattr::FileExt;
-    let fields = [
-        ("user.weft.object", header.object.to_string()),
-        ("user.weft.code", header.code.clone()),
-        ("user.weft.position", header.position.to_string()),
-        ("user.weft.size", header.layout.object_bytes().to_string()),
-    ];
-    for (name, value) in fields {
-        let _ = fragment.file().set_xattr(name, value.as_bytes());
-    }
 }
 
 fn commit(fragments: &[Temporary], force: bool) -> Result<()> {
@@ -314,7 +293,7 @@ fn commit(fragments: &[Temporary], force: bool) -> Result<()> {
                 // Old fragments are gone already, so the new ones must not go, too.
                 fragments.iter().for_each(Temporary::keep);
             } else {
-                fragments[..done].iter().for_each(|f| _ = std::fs::remove_file(f.destination()));
+                fragments[..done].iter().for_each(Temporary::withdraw);
             }
             return Err(error);
         }

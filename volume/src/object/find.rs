@@ -10,7 +10,7 @@ use super::problems::{Collector, Problem, ProblemKind};
 use super::search::{self, FoundFragments, Unreadable, listed};
 use super::survival::readable;
 use crate::format::{FormatError, Header};
-use crate::target::{Directory, stem};
+use crate::target::{Directory, Target, stem};
 use crate::{Error, Result, Shown, shown};
 use ec::Code;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,6 +45,19 @@ impl Object {
         Path::new(OsStr::from_bytes(&self.header.name))
     }
 
+    /// The same object, with the targets of its directories behind decorators.
+    #[must_use]
+    pub fn decorated(mut self, mut decorate: impl FnMut(Arc<dyn Target>) -> Arc<dyn Target>) -> Self {
+        let directories = std::mem::take(&mut self.directories);
+        self.directories = directories.into_iter().map(|it| it.map(|it| it.decorated(&mut decorate))).collect();
+        self
+    }
+
+    /// The target that a fragment is read from.
+    pub(super) fn target_of(&self, fragment: &Fragment) -> &dyn Target {
+        self.directories[fragment.directory].as_ref().expect("it was found there").target()
+    }
+
     /// The positions that have a file.
     pub(super) fn present(&self) -> Vec<usize> {
         (0..self.fragments.len()).filter(|&position| !self.fragments[position].is_empty()).collect()
@@ -62,7 +75,7 @@ impl Object {
     pub(super) fn stripe_memory_bytes(&self) -> usize {
         let layout = &self.header.layout;
         let blocks = layout.blocks() + if self.code.systematic() { 0 } else { layout.k() };
-        blocks * layout.block_bytes(0)
+        blocks * layout.record_bytes(0)
     }
 }
 
@@ -242,7 +255,15 @@ fn sort_in(object: &mut Object, candidate: FragmentCandidate, stem: &[u8]) {
         object.problems.add(named(ProblemKind::Duplicate, position, what));
     }
     let FragmentCandidate { path, file, directory, header, .. } = candidate;
-    let fragment = Fragment { path, file, position, directory, headed: header.is_ok(), sound, committed };
+    let place = object.directories[directory].as_ref().expect("it was found there");
+    let stored = match place.adopt(&path, position, file.clone()) {
+        Ok(stored) => stored,
+        Err(error) => {
+            object.problems.add(Problem::new(ProblemKind::Unreadable, path, position, error.to_string()));
+            return;
+        }
+    };
+    let fragment = Fragment { path, file, stored, position, directory, headed: header.is_ok(), sound, committed };
     // Sound files come first, so that they are read first.
     let at = object.fragments[position].partition_point(|other| other.sound >= sound);
     object.fragments[position].insert(at, fragment);

@@ -2,16 +2,20 @@
 
 use super::problems::{Problem, ProblemKind};
 use crate::format::{FormatError, HEADER_BYTES, Header, Layout, ObjectId, RecordHeader};
-use crate::target::{FileName, open_regular, read_at};
+use crate::target::{FileName, Target, TargetFile, Temporary, open_regular, read_at};
 use crate::{Error, Result};
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A fragment of an object.
 #[derive(Debug)]
 pub struct Fragment {
     pub(super) path: PathBuf,
-    pub(super) file: File,
+    /// The file, for its attributes and its lock.
+    pub(super) file: Arc<File>,
+    /// What the target of its directory calls it.
+    pub(super) stored: TargetFile,
     /// Its position in the stripes.
     pub(super) position: usize,
     /// Which of the searched directories it lies in.
@@ -31,33 +35,34 @@ impl Fragment {
         &self.path
     }
 
-    /// Reads the block of a stripe into `block`, which has its length, and verifies it.
+    /// Reads the record of a stripe into `record`, which has its length, and verifies it: the block
+    /// is at its end.
     ///
     /// # Errors
-    /// The problem, when there is any difference from what was stored; `block` must not be used
+    /// The problem, when there is any difference from what was stored; `record` must not be used
     /// then.
     pub(super) fn read_block(
         &self,
+        target: &dyn Target,
         object: ObjectId,
         layout: &Layout,
         stripe: u64,
-        scratch: &mut Vec<u8>,
-        block: &mut [u8],
+        record: &mut [u8],
     ) -> std::result::Result<(), Problem> {
         let offset = layout.record_offset(stripe);
         let problem = |kind, at: u64, what: String| {
             Err(Problem::new(kind, self.path.clone(), self.position, what).at(stripe, offset + at))
         };
-        scratch.resize(layout.record_header_bytes(block.len()), 0);
-        let want = scratch.len() + block.len();
-        let read = match read_at(&self.file, offset, &mut [scratch, block]) {
+        let want = record.len();
+        let read = match target.read(self.stored, offset, record) {
             Ok(read) => read,
             Err(error) => return problem(ProblemKind::Unreadable, 0, format!("it cannot be read: {error}")),
         };
         if read < want {
             return problem(ProblemKind::Truncated, read as u64, format!("the file ends {} bytes early", want - read));
         }
-        let record = match RecordHeader::decode(scratch) {
+        let (header, block) = record.split_at(want - layout.block_bytes(stripe));
+        let record = match RecordHeader::decode(header) {
             Ok(record) => record,
             Err(error) => return problem(ProblemKind::Record, 0, format!("the record header is damaged: {error}")),
         };
@@ -74,10 +79,17 @@ impl Fragment {
             None => Ok(()),
             Some((at, _)) => {
                 let what = "the block does not match its checksum".to_owned();
-                problem(ProblemKind::Block, (scratch.len() + at) as u64, what)
+                problem(ProblemKind::Block, (header.len() + at) as u64, what)
             }
         }
     }
+}
+
+/// Writes the record of a block, which is at the end of `record`; its header goes before it.
+pub(super) fn write_record(to: &Temporary, offset: u64, header: &RecordHeader, record: &mut [u8]) -> Result<()> {
+    let block_at = record.len() - header.block_bytes;
+    header.encode(&mut record[..block_at]);
+    to.write(offset, &[record])
 }
 
 /// As many records are looked at for one that says what a file without a header is.
@@ -87,7 +99,7 @@ const MAX_RECORDS: u64 = 100_000;
 #[derive(Debug)]
 pub(super) struct FragmentCandidate {
     pub path: PathBuf,
-    pub file: File,
+    pub file: Arc<File>,
     pub directory: usize,
     pub file_name: FileName,
     pub file_bytes: u64,
@@ -101,7 +113,7 @@ impl FragmentCandidate {
         let file = open_regular(&path).map_err(failed)?;
         let file_bytes = file.metadata().map_err(failed)?.len();
         let header = read_header(&file).map_err(failed)?;
-        Ok(Self { path, file, directory, file_name, file_bytes, header })
+        Ok(Self { path, file: Arc::new(file), directory, file_name, file_bytes, header })
     }
 
     /// The position that the first sound record of that object gives, for a file whose header is

@@ -4,7 +4,7 @@ use super::fragment::{Fragment, FragmentCandidate};
 use super::problems::{Problem, ProblemKind};
 use super::rows::zeroed;
 use crate::format::{FormatError, Header};
-use crate::target::FileName;
+use crate::target::{Directory, FileName};
 use crate::{Control, Result};
 use std::path::Path;
 
@@ -38,21 +38,23 @@ pub fn inspect(path: &Path, control: &Control) -> Result<Inspection> {
         let what = format!("it has {file_bytes} bytes and should have {}", layout.file_bytes());
         found.problems.push(Problem::new(kind, path.clone(), header.position, what));
     }
-    let fragment =
-        Fragment { path, file, position: header.position, directory: 0, headed: true, sound: true, committed: true };
-    let (mut scratch, mut block) = (Vec::new(), zeroed(layout.block_bytes(0))?);
+    let directory = Directory::open(path.parent().unwrap_or(Path::new("")))?;
+    let position = header.position;
+    let stored = directory.adopt(&path, position, file.clone())?;
+    let fragment = Fragment { path, file, stored, position, directory: 0, headed: true, sound: true, committed: true };
+    let mut record = zeroed(layout.record_bytes(0))?;
     let mut first: Option<Problem> = None;
     for stripe in 0..layout.stripes() {
         control.check()?;
-        let block = &mut block[..layout.block_bytes(stripe)];
-        match fragment.read_block(header.object, layout, stripe, &mut scratch, block) {
+        let record = &mut record[..layout.record_bytes(stripe)];
+        match fragment.read_block(directory.target(), header.object, layout, stripe, record) {
             Ok(()) => found.sound_blocks += 1,
             Err(problem) => match &mut first {
                 Some(known) => known.stripes += 1,
                 None => first = Some(problem),
             },
         }
-        control.advance(scratch.len() + block.len());
+        control.advance(record.len());
         // A header that claims far more than the file has would keep this busy for long.
         if layout.record_offset(stripe) > file_bytes {
             break;

@@ -30,7 +30,6 @@ pub(super) struct StripeReader<'a> {
     states: Vec<State>,
     stripe: u64,
     block_bytes: usize,
-    scratch: Vec<u8>,
     reports: bool,
 }
 
@@ -40,16 +39,9 @@ impl<'a> StripeReader<'a> {
     pub fn new(object: &'a Object, reports: bool) -> Result<Self> {
         let layout = object.header.layout;
         let extra = if object.code.systematic() { 0 } else { layout.k() };
-        let rows = Rows::new(layout.blocks() + extra, layout.block_bytes(0))?;
-        Ok(Self {
-            object,
-            rows,
-            states: vec![State::Bad; layout.blocks()],
-            stripe: 0,
-            block_bytes: 0,
-            scratch: Vec::new(),
-            reports,
-        })
+        let header_bytes = layout.record_header_bytes(layout.block_bytes(0));
+        let rows = Rows::new(layout.blocks() + extra, header_bytes, layout.block_bytes(0))?;
+        Ok(Self { object, rows, states: vec![State::Bad; layout.blocks()], stripe: 0, block_bytes: 0, reports })
     }
 
     fn layout(&self) -> &'a Layout {
@@ -69,10 +61,11 @@ impl<'a> StripeReader<'a> {
     pub fn read(&mut self, position: usize) -> bool {
         if self.states[position] == State::Unread {
             self.states[position] = State::Bad;
-            for fragment in &self.object.fragments[position] {
-                let block = self.rows.row_mut(position, self.block_bytes);
-                let (id, layout) = (self.object.header.object, &self.object.header.layout);
-                match fragment.read_block(id, layout, self.stripe, &mut self.scratch, block) {
+            let object = self.object;
+            for fragment in &object.fragments[position] {
+                let (id, layout, stripe) = (object.header.object, &object.header.layout, self.stripe);
+                let record = self.record_mut(position);
+                match fragment.read_block(object.target_of(fragment), id, layout, stripe, record) {
                     Ok(()) => {
                         self.states[position] = State::Good;
                         break;
@@ -147,6 +140,12 @@ impl<'a> StripeReader<'a> {
     /// The row of a stored block.
     pub fn block(&self, position: usize) -> &[u8] {
         self.rows.row(position, self.block_bytes)
+    }
+
+    /// The row of a stored block, behind space for its record header.
+    pub fn record_mut(&mut self, position: usize) -> &mut [u8] {
+        let header_bytes = self.layout().record_header_bytes(self.block_bytes);
+        self.rows.record_mut(position, header_bytes, self.block_bytes)
     }
 
     /// The user data of the stripe, piece by piece, after `data`.

@@ -4,17 +4,17 @@
 
 use super::encode::finish;
 use super::find::Object;
-use super::fragment::{Fragment, read_header};
+use super::fragment::{Fragment, read_header, write_record};
 use super::parallel::{for_each, run, thread_count};
 use super::problems::Problems;
 use super::recover::StripeReader;
 use super::rows::zeroed;
 use super::verify::{scan, worst};
-use crate::format::{Header, RecordHeader};
-use crate::target::{Directory, Lock, Temporary, fragment_file_name, open_regular, rename_new, write_at};
+use crate::format::{HEADER_BYTES, Header, RecordHeader};
+use crate::target::{Directory, Lock, Temporary, fragment_file_name, open_regular, rename_new};
 use crate::{Control, Error, Result, Shown};
 use gf::checksum::crc64;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{CWD, FlockOperation, flock};
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -89,13 +89,13 @@ fn repair_in_place(object: &Object, to: Option<&Path>, threads: Option<usize>, c
     // What lies here by mistake gets its own name back.
     for (fragment, own) in made.iter().zip(&displaced) {
         if let Some(own) = own {
-            rename_new(fragment.temporary.destination(), own)?;
+            let renamed = rename_new(CWD, fragment.temporary.destination(), own);
+            renamed.map_err(Error::io("rename a file to", own))?;
         }
     }
     for fragment in &made {
         fragment.temporary.commit(true)?;
     }
-    made.iter().try_for_each(|fragment| fragment.directory.sync())?;
     for fragment in &made {
         for old in &object.fragments[fragment.position] {
             let kept = old.path != fragment.temporary.destination();
@@ -126,7 +126,7 @@ struct Made {
 fn create(object: &Object, wanted: &[usize], bad: &BTreeSet<usize>, to: Option<&Path>) -> Result<Vec<Made>> {
     let make = |&position: &usize| {
         let file_name = fragment_file_name(&object.header.name, position);
-        let directory = Directory::open(to.unwrap_or_else(|| usual_place(object, position)))?;
+        let directory = to.map_or_else(|| Ok(usual_place(object, position).clone()), Directory::open)?;
         let destination = directory.path().join(&file_name);
         refuse_to_replace_others(object, position, bad, &destination)?;
         may_replace(object, position, &destination)?;
@@ -137,14 +137,14 @@ fn create(object: &Object, wanted: &[usize], bad: &BTreeSet<usize>, to: Option<&
 
 /// Where the damaged fragment lies, or where `encode` would have put it, or, where that directory
 /// is gone, the one with the fewest fragments of the object.
-fn usual_place(object: &Object, position: usize) -> &Path {
+fn usual_place(object: &Object, position: usize) -> &Directory {
     let directories = &object.directories;
     let old = object.fragments[position].first().and_then(|old| directories[old.directory].as_ref());
     let crowd = |number: usize| object.fragments.iter().flatten().filter(|f| f.directory == number).count();
     let open = (0..directories.len()).filter(|&number| directories[number].is_some());
     let place = old.or_else(|| directories[position % directories.len()].as_ref());
     let place = place.or_else(|| open.min_by_key(|&number| crowd(number)).and_then(|n| directories[n].as_ref()));
-    place.expect("an object was found in some directory").path()
+    place.expect("an object was found in some directory")
 }
 
 /// A file that has the name of the new fragment may go if it is damaged, foreign or a copy, not if
@@ -241,7 +241,7 @@ fn rebuild(object: &Object, made: &[Made], threads: Option<usize>, control: &Con
                 }
             }
             for fragment in made {
-                write_block(object, fragment, stripe, reader.block(fragment.position))?;
+                write_block(object, fragment, stripe, reader.record_mut(fragment.position))?;
             }
             control.advance(layout.data_bytes(stripe));
         }
@@ -258,37 +258,35 @@ fn disagreement(object: &Object, stripe: u64) -> Error {
     Error::Corrupt { path: object.name().to_path_buf(), what: format!("stripe {stripe}: {what}; nothing was changed") }
 }
 
-fn write_block(object: &Object, fragment: &Made, stripe: u64, block: &[u8]) -> Result<()> {
+fn write_block(object: &Object, fragment: &Made, stripe: u64, record: &mut [u8]) -> Result<()> {
     let layout = &object.header.layout;
+    let block = &record[record.len() - layout.block_bytes(stripe)..];
     let checksums = block.chunks(layout.granule_bytes()).map(crc64).collect();
-    let data_bytes = layout.data_bytes(stripe);
-    let record = RecordHeader::new(object.header.object, layout, fragment.position, stripe, data_bytes, checksums);
-    let mut bytes = vec![0; layout.record_header_bytes(block.len())];
-    record.encode(&mut bytes);
-    let failed = Error::io("write", fragment.temporary.destination());
-    write_at(fragment.temporary.file(), layout.record_offset(stripe), &[&bytes, block]).map_err(failed)
+    let (id, data_bytes) = (object.header.object, layout.data_bytes(stripe));
+    let header = RecordHeader::new(id, layout, fragment.position, stripe, data_bytes, checksums);
+    write_record(&fragment.temporary, layout.record_offset(stripe), &header, record)
 }
 
 /// Reads a new fragment back, as any reader would.
 fn prove(object: &Object, made: &Made, control: &Control) -> Result<()> {
     let layout = &object.header.layout;
     let path = made.temporary.path().to_path_buf();
-    let failed = |error| Error::io("read", &path)(error);
-    let file = made.temporary.file().try_clone().map_err(failed)?;
-    let header = read_header(&file).map_err(failed)?;
-    let same = header.is_ok_and(|h| h.position == made.position && h.object == object.header.object);
-    let fragment =
-        Fragment { path, file, position: made.position, directory: 0, headed: true, sound: true, committed: false };
-    let (mut scratch, mut block) = (Vec::new(), zeroed(layout.block_bytes(0))?);
     let corrupt = |what: String| Error::Corrupt { path: made.temporary.destination().to_path_buf(), what };
-    if !same {
+    let (target, stored) = (made.directory.target(), made.temporary.target_file());
+    let mut bytes = vec![0; HEADER_BYTES];
+    let read = target.read(stored, 0, &mut bytes).map_err(Error::io("read", &path))?;
+    let same = |header: Header| header.position == made.position && header.object == object.header.object;
+    if !Header::decode(&bytes[..read]).is_ok_and(same) {
         return Err(corrupt("the new fragment does not read back as it was written".into()));
     }
+    let (file, position) = (made.temporary.file().clone(), made.position);
+    let fragment = Fragment { path, file, stored, position, directory: 0, headed: true, sound: true, committed: false };
+    let mut record = zeroed(layout.record_bytes(0))?;
     for stripe in 0..layout.stripes() {
         control.check()?;
-        let block = &mut block[..layout.block_bytes(stripe)];
+        let record = &mut record[..layout.record_bytes(stripe)];
         fragment
-            .read_block(object.header.object, layout, stripe, &mut scratch, block)
+            .read_block(target, object.header.object, layout, stripe, record)
             .map_err(|problem| corrupt(format!("the new fragment does not read back: {problem}")))?;
     }
     Ok(())

@@ -1,4 +1,6 @@
 //! The blocks of a stripe in memory: equal rows of one buffer that is used again for every stripe.
+//! Before each block there is space for its record header, so that a record is read and written in
+//! one piece.
 
 use crate::lock;
 use crate::{Error, Result};
@@ -28,38 +30,45 @@ pub(super) struct Rows {
     bytes: Vec<u8>,
     start: usize,
     rows: usize,
+    lead: usize,
     stride: usize,
 }
 
 impl Rows {
-    /// `rows` rows with space for `max_bytes` each. Untouched rows cost no memory.
+    /// `rows` rows with space for `max_bytes` each, and for `lead` bytes before each (a multiple of
+    /// 64). Untouched rows cost no memory.
     ///
     /// # Errors
     /// When there is not so much memory.
-    pub fn new(rows: usize, max_bytes: usize) -> Result<Self> {
+    pub fn new(rows: usize, lead: usize, max_bytes: usize) -> Result<Self> {
         // An odd number of cache lines between the rows: at a power of two, the same offset of all
         // rows would fall into the same few places of the first-level cache.
-        let stride = (max_bytes.div_ceil(ALIGNMENT) | 1) * ALIGNMENT;
+        let stride = ((lead + max_bytes).div_ceil(ALIGNMENT) | 1) * ALIGNMENT;
         let bytes = zeroed(rows * stride + ALIGNMENT)?;
         let start = bytes.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-        Ok(Self { bytes, start, rows, stride })
+        Ok(Self { bytes, start, rows, lead, stride })
     }
 
     /// The first `length` bytes of a row.
     pub fn row(&self, row: usize, length: usize) -> &[u8] {
-        &self.bytes[self.start + row * self.stride..][..length]
+        &self.bytes[self.start + row * self.stride + self.lead..][..length]
     }
 
     /// The first `length` bytes of a row, to be written.
     pub fn row_mut(&mut self, row: usize, length: usize) -> &mut [u8] {
-        &mut self.bytes[self.start + row * self.stride..][..length]
+        &mut self.bytes[self.start + row * self.stride + self.lead..][..length]
+    }
+
+    /// The first `length` bytes of a row and the `header` bytes before them.
+    pub fn record_mut(&mut self, row: usize, header: usize, length: usize) -> &mut [u8] {
+        &mut self.bytes[self.start + row * self.stride + self.lead - header..][..header + length]
     }
 
     /// The first `length` bytes of every row.
     pub fn all_mut(&mut self, length: usize) -> Vec<&mut [u8]> {
         // What is left of the space for the alignment may be as long as a short row.
         let rows = self.bytes[self.start..].chunks_exact_mut(self.stride).take(self.rows);
-        rows.map(|row| &mut row[..length]).collect()
+        rows.map(|row| &mut row[self.lead..self.lead + length]).collect()
     }
 
     /// Some rows to read and others to write.
@@ -86,13 +95,13 @@ mod tests {
     #[test]
     fn there_are_as_many_rows_as_were_asked_for() {
         for length in [0, 1, 64, 65, 4096] {
-            assert_eq!(Rows::new(3, length).unwrap().all_mut(length).len(), 3);
+            assert_eq!(Rows::new(3, 64, length).unwrap().all_mut(length).len(), 3);
         }
     }
 
     #[test]
     fn rows_are_apart_and_aligned() {
-        let mut rows = Rows::new(3, 100).unwrap();
+        let mut rows = Rows::new(3, 128, 100).unwrap();
         rows.row_mut(1, 100).fill(1);
         let (read, written) = rows.split(100, [1], [0, 2]);
         written.into_iter().for_each(|row| row.copy_from_slice(read[0]));

@@ -224,7 +224,7 @@ mod tests {
         let mut writer = File::options().append(true).open(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         let layout = Layout::new((2, 1), 1, 512, 512, 5000).unwrap();
-        let mut rows = Rows::new(3, 512).unwrap();
+        let mut rows = Rows::new(3, 0, 512).unwrap();
         let control = Control::default();
         assert_eq!(source.next(&layout, &mut rows, &control)?.unwrap().number, 0);
         change(&mut writer);
@@ -254,7 +254,7 @@ mod tests {
         drop(write);
         let source = Source::stream(File::from(std::os::fd::OwnedFd::from(read)), "a pipe").unwrap();
         let layout = Layout::new((2, 1), 4, 512, 512, 0).unwrap();
-        let mut rows = Rows::new(3, 512).unwrap();
+        let mut rows = Rows::new(3, 0, 512).unwrap();
         let control = Control::default();
         let first = source.next(&layout, &mut rows, &control).unwrap().unwrap();
         assert_eq!((first.data_bytes, rows.row(1, 512)), (1024, &data[512..1024]));

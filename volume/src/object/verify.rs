@@ -75,7 +75,7 @@ pub(super) fn scan(object: &Object, threads: Option<usize>, parity: bool, contro
     let memory = object.stripe_memory_bytes() + coded * layout.block_bytes(0);
     run(thread_count(threads, memory, stripes), |stop| {
         let mut reader = StripeReader::new(object, true)?;
-        let mut expected = Rows::new(coded, layout.block_bytes(0))?;
+        let mut expected = Rows::new(coded, 0, layout.block_bytes(0))?;
         loop {
             let stripe = next.fetch_add(1, Ordering::Relaxed);
             if stripe >= stripes || stop.is_set() {

@@ -1,12 +1,14 @@
-//! A directory that holds chunk files.
+//! A directory that holds fragments of single files.
 
-use super::{FileName, Temporary};
+use super::{Disk, FileName, Target, TargetFile, Temporary};
 use crate::{Error, Result};
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{FlockOperation, flock};
 use std::ffi::{OsStr, OsString};
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{DirBuilder, File, Permissions};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// In the root of a new ext file system.
 pub(super) const LOST_AND_FOUND: &str = "lost+found";
@@ -30,12 +32,14 @@ pub fn make_private(path: &Path) -> std::io::Result<()> {
     std::fs::set_permissions(path, Permissions::from_mode(0o700))
 }
 
-/// An existing directory.
-#[derive(Debug)]
+/// An existing directory that holds fragments of single files. Names are its business; their bytes
+/// go through a [`Target`].
+#[derive(Clone, Debug)]
 pub struct Directory {
-    path: PathBuf,
-    handle: File,
-    identity: (u64, u64),
+    disk: Arc<Disk>,
+    target: Arc<dyn Target>,
+    /// How many of its files have a number on the target.
+    numbered: Arc<AtomicU64>,
 }
 
 impl Directory {
@@ -45,29 +49,67 @@ impl Directory {
     /// When it does not exist or is not a directory.
     pub fn open(path: &Path) -> Result<Self> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        // Without these flags, a pipe at this path would block the open.
-        let flags = OFlags::DIRECTORY | OFlags::NONBLOCK;
-        let handle = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path);
-        let handle = handle.map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotADirectory => Error::Invalid(format!("{} is not a directory", crate::Shown(path))),
-            _ => Error::io("open the directory", path)(error),
+        let disk = Disk::open(path).map_err(|error| match error {
+            Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotADirectory => {
+                Error::Invalid(format!("{} is not a directory", crate::Shown(path)))
+            }
+            error => error,
         })?;
-        let found = handle.metadata().map_err(Error::io("look at", path))?;
-        Ok(Self { path: path.to_path_buf(), handle, identity: (found.dev(), found.ino()) })
+        let disk = Arc::new(disk);
+        Ok(Self { target: disk.clone(), disk, numbered: Arc::default() })
+    }
+
+    /// Opens several directories.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub fn open_all(paths: &[PathBuf]) -> Result<Vec<Self>> {
+        paths.iter().map(|path| Self::open(path)).collect()
+    }
+
+    /// The same directory behind a decorator of its target.
+    #[must_use]
+    pub fn decorated(self, decorate: impl FnOnce(Arc<dyn Target>) -> Arc<dyn Target>) -> Self {
+        Self { target: decorate(self.target), ..self }
     }
 
     /// Its path.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.disk.path()
     }
 
     /// Device and inode: they identify the directory, whatever path opened it.
     pub fn identity(&self) -> (u64, u64) {
-        self.identity
+        self.disk.identity()
+    }
+
+    /// The target that the bytes of its files go through.
+    pub fn target(&self) -> &dyn Target {
+        &*self.target
     }
 
     pub(super) fn handle(&self) -> &File {
-        &self.handle
+        self.disk.directory()
+    }
+
+    pub(super) fn disk(&self) -> &Disk {
+        &self.disk
+    }
+
+    /// A number that no other file of the directory has on the target.
+    pub(super) fn number(&self) -> u64 {
+        self.numbered.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Puts an open file on the target, to be read there; `path` is its path.
+    ///
+    /// # Errors
+    /// If the system does not tell which file it is.
+    pub fn adopt(&self, path: &Path, position: usize, opened: Arc<File>) -> Result<TargetFile> {
+        let file = TargetFile::Chunk { set: self.number(), position: position as u16 };
+        let name = path.file_name().unwrap_or_default();
+        self.disk.adopt(file, name, opened).map_err(Error::io("look at", path))?;
+        Ok(file)
     }
 
     /// The chunk files in it, committed or not, in no particular order.
@@ -75,10 +117,10 @@ impl Directory {
     /// # Errors
     /// If it cannot be read.
     pub fn chunk_files(&self) -> Result<Vec<(OsString, FileName)>> {
-        let entries = std::fs::read_dir(&self.path).map_err(Error::io("list", &self.path))?;
+        let entries = std::fs::read_dir(self.path()).map_err(Error::io("list", self.path()))?;
         let mut found = Vec::new();
         for entry in entries {
-            let name = entry.map_err(Error::io("list", &self.path))?.file_name();
+            let name = entry.map_err(Error::io("list", self.path()))?.file_name();
             found.extend(FileName::parse(&name).map(|parsed| (name, parsed)));
         }
         Ok(found)
@@ -89,7 +131,7 @@ impl Directory {
     /// # Errors
     /// `Invalid` if a file cannot replace it.
     pub fn contains(&self, file_name: &OsStr) -> Result<bool> {
-        let path = self.path.join(file_name);
+        let path = self.path().join(file_name);
         match path.symlink_metadata() {
             Ok(found) if found.is_file() || found.is_symlink() => Ok(true),
             Ok(_) => Err(Error::Invalid(format!("{} is not a regular file; move it away first", crate::Shown(&path)))),
@@ -104,7 +146,7 @@ impl Directory {
     /// If it cannot be created.
     pub fn create(&self, file_name: &OsStr, mode: u32) -> Result<Temporary> {
         loop {
-            let temporary = Temporary::create(&self.path, file_name, file_name, (mode & 0o666) | 0o600)?;
+            let temporary = Temporary::create(self, file_name, file_name, (mode & 0o666) | 0o600)?;
             // The lock shows other processes that work on this name that the file is in use. Where
             // locks do not work, no process removes files of others. A process that found the file
             // before the lock may be about to remove it, and holds the lock until then.
@@ -114,13 +156,5 @@ impl Directory {
                 return Ok(temporary);
             }
         }
-    }
-
-    /// Makes committed names durable.
-    ///
-    /// # Errors
-    /// If the system fails to sync the directory.
-    pub fn sync(&self) -> Result<()> {
-        self.handle.sync_all().map_err(Error::io("sync the directory", &self.path))
     }
 }

@@ -6,28 +6,26 @@
 use super::claim::{ClaimRequest, ClaimState, ClaimedChange, Clock};
 use super::claim_file::{self, ClaimFile};
 use super::directory::{LOST_AND_FOUND, make_private};
+use super::temporary::rename_new;
+use super::volume_names::{CHUNKS, JOURNAL, LABEL, SNAPSHOTS, file_of, name_of};
 use super::{Allocation, Durable, Owner, Presence, Space, Target, TargetFile, read_each, timed};
-use crate::{Error, Result, Shown, lock};
+use crate::{Error, Result, Shown, lock, unpoisoned};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::{OsStr, OsString};
 use std::fs::{DirBuilder, File};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
 use std::time::Duration;
 
 /// The maximum number of files that are kept open.
 const OPEN_FILES: usize = 512;
-const LABEL: &str = "weft.label";
-const NEW_LABEL: &str = "weft.label.new";
-const CHUNKS: &str = "chunks";
-const JOURNAL: &str = "journal";
-const SNAPSHOTS: &str = "snapshots";
 
 /// A local directory.
 #[derive(Debug)]
@@ -36,14 +34,25 @@ pub struct Disk {
     directory: File,
     identity: (u64, u64),
     open: Mutex<HashMap<TargetFile, Arc<Open>>>,
+    given: RwLock<BTreeMap<TargetFile, GivenName>>,
     clock: AtomicU64,
     claim: Mutex<ClaimFile>,
+}
+
+/// The name of a file that belongs to no volume.
+#[derive(Debug)]
+struct GivenName {
+    name: OsString,
+    /// A rename to this name may replace a file.
+    replaces: bool,
 }
 
 /// An open file.
 #[derive(Debug)]
 struct Open {
-    file: File,
+    file: Arc<File>,
+    /// It has a given name: it is never closed to open another, and a sync includes its attributes.
+    given: bool,
     /// Its inode: another file may have its name by now.
     inode: u64,
     /// The same file, opened for direct I/O; None where that is not possible.
@@ -56,49 +65,6 @@ struct Open {
     poisoned: AtomicBool,
     /// Another process removed or replaced the file: once it is closed, it cannot be read.
     unnamed: AtomicBool,
-}
-
-/// The path of a file, relative to the directory.
-fn name_of(file: TargetFile) -> String {
-    match file {
-        TargetFile::Label => LABEL.into(),
-        TargetFile::NewLabel => NEW_LABEL.into(),
-        TargetFile::Chunk { set, position } => format!("{CHUNKS}/{:02x}/{set:016x}.{position:03}.chunk", set as u8),
-        TargetFile::NewChunk { set, position } => format!("{CHUNKS}/{:02x}/{set:016x}.{position:03}.new", set as u8),
-        TargetFile::Journal { first } => format!("{JOURNAL}/{first:016x}.journal"),
-        TargetFile::Snapshot { last } => format!("{SNAPSHOTS}/{last:016x}.snapshot"),
-    }
-}
-
-/// Parses a file name in one of the subdirectories; None for a file that does not belong to Weft.
-fn file_of(directory: &str, name: &str) -> Option<TargetFile> {
-    let (stem, kind) = name.rsplit_once('.')?;
-    let number = |text: &str| if text.len() == 16 { u64::from_str_radix(text, 16).ok() } else { None };
-    let file = match (directory, kind) {
-        (JOURNAL, "journal") => TargetFile::Journal { first: number(stem)? },
-        (SNAPSHOTS, "snapshot") => TargetFile::Snapshot { last: number(stem)? },
-        (JOURNAL | SNAPSHOTS, _) => return None,
-        (_, "chunk" | "new") => {
-            let (set, position) = stem.split_once('.')?;
-            let (set, position) = (number(set)?, position.parse().ok()?);
-            if kind == "new" { TargetFile::NewChunk { set, position } } else { TargetFile::Chunk { set, position } }
-        }
-        _ => return None,
-    };
-    // Accept only the name that Weft itself would use, so that no file has two.
-    (name_of(file) == format!("{directory}/{name}")).then_some(file)
-}
-
-/// Shorter writes go through the page cache, which gathers them.
-const DIRECT_BYTES: usize = 256 << 10;
-
-/// Whether a write is long enough for direct I/O and consists of whole pages, in memory and in the
-/// file.
-fn is_whole_pages(offset: u64, parts: &[&[u8]]) -> bool {
-    const PAGE: usize = 4096;
-    offset.is_multiple_of(PAGE as u64)
-        && parts.iter().all(|part| part.len().is_multiple_of(PAGE) && (part.as_ptr() as usize).is_multiple_of(PAGE))
-        && parts.iter().map(|part| part.len()).sum::<usize>() >= DIRECT_BYTES
 }
 
 impl Disk {
@@ -158,6 +124,7 @@ impl Disk {
             directory,
             identity: (found.dev(), found.ino()),
             open: Mutex::default(),
+            given: RwLock::default(),
             clock: AtomicU64::new(0),
             claim: Mutex::default(),
         })
@@ -183,7 +150,8 @@ impl Disk {
 
     /// Fails if another opening of the volume has the target and the change needs the claim.
     fn allow(&self, change: ClaimedChange, file: TargetFile) -> io::Result<()> {
-        if change.needs_claim(file) { self.claims().check(&self.directory) } else { Ok(()) }
+        let needs = change.needs_claim(file) && !unpoisoned(self.given.read()).contains_key(&file);
+        if needs { self.claims().check(&self.directory) } else { Ok(()) }
     }
 
     /// Locks out other processes for as long as this value exists.
@@ -203,6 +171,52 @@ impl Disk {
         lock(&self.open)
     }
 
+    /// The directory itself.
+    pub(super) fn directory(&self) -> &File {
+        &self.directory
+    }
+
+    /// Its path.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Device and inode of the directory.
+    pub(super) fn identity(&self) -> (u64, u64) {
+        self.identity
+    }
+
+    /// Gives a file another name than that of a file of a volume. So it needs no claim.
+    pub(super) fn name_file(&self, file: TargetFile, name: &OsStr, replaces: bool) {
+        unpoisoned(self.given.write()).insert(file, GivenName { name: name.into(), replaces });
+    }
+
+    /// Uses an open file under a given name.
+    ///
+    /// # Errors
+    /// If the system does not tell which file it is.
+    pub(super) fn adopt(&self, file: TargetFile, name: &OsStr, opened: Arc<File>) -> io::Result<()> {
+        let open = Open {
+            inode: opened.metadata()?.ino(),
+            file: opened,
+            given: true,
+            direct: OnceLock::new(),
+            used: AtomicU64::new(0),
+            named: AtomicBool::new(true),
+            poisoned: AtomicBool::new(false),
+            unnamed: AtomicBool::new(false),
+        };
+        self.name_file(file, name, false);
+        self.files().insert(file, Arc::new(open));
+        Ok(())
+    }
+
+    /// The path of a file, relative to the directory.
+    fn name(&self, file: TargetFile) -> OsString {
+        let given = unpoisoned(self.given.read());
+        given.get(&file).map_or_else(|| name_of(file).into(), |given| given.name.clone())
+    }
+
     /// The open file. Opens or creates it if necessary.
     fn file(&self, file: TargetFile, create: bool) -> io::Result<Arc<Open>> {
         let now = self.clock.fetch_add(1, Ordering::Relaxed);
@@ -211,7 +225,7 @@ impl Disk {
             open.used.store(now, Ordering::Relaxed);
             return Ok(open.clone());
         }
-        let name = name_of(file);
+        let name = self.name(file);
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let mode = Mode::RUSR | Mode::WUSR;
         let opened: OwnedFd = match rustix::fs::openat(&self.directory, &name, flags, mode) {
@@ -226,7 +240,8 @@ impl Disk {
         let opened = File::from(opened);
         let open = Arc::new(Open {
             inode: opened.metadata()?.ino(),
-            file: opened,
+            file: Arc::new(opened),
+            given: false,
             direct: OnceLock::new(),
             used: AtomicU64::new(now),
             named: AtomicBool::new(false),
@@ -235,7 +250,7 @@ impl Disk {
         });
         if files.len() >= OPEN_FILES {
             // Keep poisoned files in memory. Close last what only its open handle can still read.
-            let idle = files.iter().filter(|(_, open)| !open.poisoned.load(Ordering::Relaxed));
+            let idle = files.iter().filter(|(_, open)| !open.given && !open.poisoned.load(Ordering::Relaxed));
             let age = |open: &Open| (open.unnamed.load(Ordering::Relaxed), open.used.load(Ordering::Relaxed));
             let oldest = idle.min_by_key(|(_, open)| age(open)).map(|(&file, _)| file);
             match oldest {
@@ -252,7 +267,7 @@ impl Disk {
     fn direct<'a>(&self, file: TargetFile, open: &'a Open) -> Option<&'a File> {
         let direct = open.direct.get_or_init(|| {
             let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::DIRECT;
-            let direct = File::from(rustix::fs::openat(&self.directory, name_of(file), flags, Mode::empty()).ok()?);
+            let direct = File::from(rustix::fs::openat(&self.directory, self.name(file), flags, Mode::empty()).ok()?);
             let same = direct.metadata().ok()?.ino() == open.file.metadata().ok()?.ino();
             same.then_some(direct)
         });
@@ -261,7 +276,7 @@ impl Disk {
 
     /// The inode of the file that has this name now; None if there is none.
     fn inode_of(&self, file: TargetFile) -> io::Result<Option<u64>> {
-        match rustix::fs::statat(&self.directory, name_of(file), AtFlags::SYMLINK_NOFOLLOW) {
+        match rustix::fs::statat(&self.directory, self.name(file), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok((FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then_some(stat.st_ino)),
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             Err(why) => Err(why.into()),
@@ -270,10 +285,10 @@ impl Disk {
 
     /// Makes the names in the directory of a file durable.
     fn sync_names(&self, file: TargetFile) -> io::Result<()> {
-        let name = name_of(file);
-        match name.rsplit_once('/') {
+        let name = self.name(file);
+        match Path::new(&name).parent().filter(|below| !below.as_os_str().is_empty()) {
             None => self.directory.sync_all(),
-            Some((below, _)) => {
+            Some(below) => {
                 let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
                 let below = rustix::fs::openat(&self.directory, below, flags, Mode::empty())?;
                 Ok(rustix::fs::fsync(below)?)
@@ -290,7 +305,7 @@ impl Disk {
         {
             super::tags::tag(&open.file, first);
         }
-        if is_whole_pages(offset, &parts)
+        if super::vectored::is_whole_pages(offset, &parts)
             && let Some(direct) = self.direct(file, &open)
         {
             match super::write_at(direct, offset, &parts) {
@@ -309,7 +324,8 @@ impl Disk {
         if open.poisoned.load(Ordering::Relaxed) {
             return Err(io::Error::other("an earlier sync of this file failed"));
         }
-        let synced = open.file.sync_data().and_then(|()| {
+        let content = if open.given { open.file.sync_all() } else { open.file.sync_data() };
+        let synced = content.and_then(|()| {
             if !open.named.load(Ordering::Relaxed) {
                 self.sync_names(file)?;
                 open.named.store(true, Ordering::Relaxed);
@@ -422,7 +438,11 @@ impl Target for Disk {
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
         self.allow(ClaimedChange::Remove, to)?;
         let mut files = self.files();
-        rustix::fs::renameat(&self.directory, name_of(from), &self.directory, name_of(to))?;
+        let [old, new] = [from, to].map(|file| self.name(file));
+        match unpoisoned(self.given.read()).get(&to) {
+            Some(given) if !given.replaces => rename_new(&self.directory, Path::new(&old), Path::new(&new))?,
+            _ => rustix::fs::renameat(&self.directory, old, &self.directory, new)?,
+        }
         files.remove(&from);
         files.remove(&to);
         drop(files);
@@ -433,7 +453,7 @@ impl Target for Disk {
         self.allow(ClaimedChange::Remove, file)?;
         let mut files = self.files();
         files.remove(&file);
-        match rustix::fs::unlinkat(&self.directory, name_of(file), AtFlags::empty()) {
+        match rustix::fs::unlinkat(&self.directory, self.name(file), AtFlags::empty()) {
             Err(Errno::NOENT) => Ok(()),
             done => Ok(done?),
         }
@@ -441,8 +461,9 @@ impl Target for Disk {
 
     fn list(&self) -> io::Result<Vec<(TargetFile, u64)>> {
         let mut found = Vec::new();
-        for file in [TargetFile::Label, TargetFile::NewLabel] {
-            match rustix::fs::statat(&self.directory, name_of(file), AtFlags::SYMLINK_NOFOLLOW) {
+        let given: Vec<TargetFile> = unpoisoned(self.given.read()).keys().copied().collect();
+        for file in [TargetFile::Label, TargetFile::NewLabel].into_iter().chain(given) {
+            match rustix::fs::statat(&self.directory, self.name(file), AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => found.push((file, stat.st_size as u64)),
                 Err(Errno::NOENT) => {}
                 Err(error) => return Err(error.into()),

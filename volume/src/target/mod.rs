@@ -22,6 +22,7 @@ mod tags;
 mod temporary;
 mod traced;
 mod vectored;
+mod volume_names;
 
 pub use crate::format::{Claim, Epoch, Holder, MAX_LEASE};
 pub use claim::{ClaimRequest, ClaimState, ClaimedChange, Clock, Lease, RENEWAL, Refusal, Seat};

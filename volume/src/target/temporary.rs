@@ -2,19 +2,27 @@
 //! committed; if it is dropped before, it is removed.
 
 use super::names::temporary_file_name;
+use super::{Directory, Durable, FileName, TargetFile};
 use crate::{Error, Result};
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fd::AsFd;
+use rustix::fs::{AtFlags, RenameFlags, renameat, renameat_with, statat};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
+use std::io::IoSlice;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// A file that is not committed yet.
 #[derive(Debug)]
 pub struct Temporary {
-    file: File,
+    directory: Directory,
+    /// What the target calls it, and will call it.
+    new: TargetFile,
+    committed: TargetFile,
+    file: Arc<File>,
     path: PathBuf,
     destination: PathBuf,
     keep: AtomicBool,
@@ -27,23 +35,37 @@ impl Temporary {
     ///
     /// # Errors
     /// If it cannot be created.
-    pub fn create(directory: &Path, temporary_name: &OsStr, file_name: &OsStr, mode: u32) -> Result<Self> {
+    pub fn create(directory: &Directory, temporary_name: &OsStr, file_name: &OsStr, mode: u32) -> Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let destination = directory.join(file_name);
+        let place = directory.path();
+        let set = directory.number();
+        let position = FileName::parse(file_name).map_or(0, |parsed| parsed.position as u16);
+        let new = TargetFile::NewChunk { set, position };
         loop {
-            let path = directory.join(temporary_file_name(temporary_name, NUMBER.fetch_add(1, Ordering::Relaxed)));
+            let name = temporary_file_name(temporary_name, NUMBER.fetch_add(1, Ordering::Relaxed));
+            let path = place.join(&name);
             match OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(&path) {
-                Ok(file) => return Ok(Self { file, path, destination, keep: AtomicBool::new(false) }),
+                Ok(file) => {
+                    let (file, destination) = (Arc::new(file), place.join(file_name));
+                    directory.disk().adopt(new, &name, file.clone()).map_err(Error::io("look at", &path))?;
+                    let (committed, keep) = (TargetFile::Chunk { set, position }, AtomicBool::new(false));
+                    return Ok(Self { directory: directory.clone(), new, committed, file, path, destination, keep });
+                }
                 // A process with the same id left this file when it was killed.
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(Error::io("create a file in", directory)(error)),
+                Err(error) => return Err(Error::io("create a file in", place)(error)),
             }
         }
     }
 
-    /// The file.
-    pub fn file(&self) -> &File {
+    /// The file, for its attributes. Its content is written by `write`.
+    pub fn file(&self) -> &Arc<File> {
         &self.file
+    }
+
+    /// What the target calls it until `commit`.
+    pub fn target_file(&self) -> TargetFile {
+        self.new
     }
 
     /// Its current path.
@@ -56,27 +78,42 @@ impl Temporary {
         &self.destination
     }
 
+    /// Writes bytes, one part after the other, from `offset` on.
+    ///
+    /// # Errors
+    /// If the target fails to write them all.
+    pub fn write(&self, offset: u64, parts: &[&[u8]]) -> Result<()> {
+        let parts: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        let written = self.directory.target().write(self.new, offset, &parts, Durable::Later);
+        written.map(drop).map_err(Error::io("write", &self.destination))
+    }
+
     /// Makes its content durable. After an error, the content is unknown and must not be committed.
     ///
     /// # Errors
-    /// If the system fails to sync the file.
+    /// If the target fails to sync the file.
     pub fn sync(&self) -> Result<()> {
-        self.file.sync_all().map_err(Error::io("sync", &self.path))
+        self.directory.target().sync(self.new).map(drop).map_err(Error::io("sync", &self.path))
     }
 
-    /// Gives the file its final name in one step. With `replace`, it replaces an existing file.
+    /// Gives the file its final name in one step, which is durable on return. With `replace`, it
+    /// replaces an existing file.
     ///
     /// # Errors
     /// `Conflict` if the name exists and must not be replaced.
     pub fn commit(&self, replace: bool) -> Result<()> {
-        let (from, to) = (&self.path, &self.destination);
-        if replace {
-            std::fs::rename(from, to).map_err(Error::io("rename a file to", to))?;
-        } else {
-            rename_new(from, to)?;
-        }
+        let name = self.destination.file_name().unwrap_or_default();
+        self.directory.disk().name_file(self.committed, name, replace);
+        let renamed = self.directory.target().rename(self.new, self.committed);
+        renamed.map_err(Error::io("rename a file to", &self.destination))?;
         self.keep();
         Ok(())
+    }
+
+    /// Removes the file after `commit`.
+    pub fn withdraw(&self) {
+        // There is an error already that is reported.
+        let _ = self.directory.target().remove(self.committed);
     }
 
     /// Keeps the file when this value is dropped.
@@ -85,22 +122,19 @@ impl Temporary {
     }
 }
 
-/// Renames a file to a name that must not exist.
+/// Renames a file to a name that must not exist; both are in `directory` or absolute.
 ///
 /// # Errors
-/// `Conflict` if the name exists.
-pub(crate) fn rename_new(from: &Path, to: &Path) -> Result<()> {
-    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        Ok(()) => Ok(()),
+/// `EXIST` if the name exists.
+pub(crate) fn rename_new(directory: impl AsFd, from: &Path, to: &Path) -> rustix::io::Result<()> {
+    match renameat_with(&directory, from, &directory, to, RenameFlags::NOREPLACE) {
         // Not every file system has this operation; without it, another process may take the name
         // in between.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
-            if to.symlink_metadata().is_ok() {
-                return Err(Error::exists(to));
-            }
-            std::fs::rename(from, to).map_err(Error::io("rename a file to", to))
-        }
-        Err(error) => Err(Error::io("rename a file to", to)(error)),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => match statat(&directory, to, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => Err(Errno::EXIST),
+            Err(_) => renameat(&directory, from, &directory, to),
+        },
+        done => done,
     }
 }
 
@@ -108,7 +142,7 @@ impl Drop for Temporary {
     fn drop(&mut self) {
         if !self.keep.load(Ordering::Relaxed) {
             // There is no caller to report to. The next encoder of this name removes the file.
-            let _ = std::fs::remove_file(&self.path);
+            let _ = self.directory.target().remove(self.new);
         }
     }
 }

@@ -49,3 +49,15 @@ pub(crate) fn write_at(file: impl AsFd, mut offset: u64, buffers: &[&[u8]]) -> i
     }
     Ok(())
 }
+
+/// Shorter writes go through the page cache, which gathers them.
+const DIRECT_BYTES: usize = 256 << 10;
+
+/// Whether a write is long enough for direct I/O and consists of whole pages, in memory and in the
+/// file.
+pub(super) fn is_whole_pages(offset: u64, parts: &[&[u8]]) -> bool {
+    const PAGE: usize = 4096;
+    offset.is_multiple_of(PAGE as u64)
+        && parts.iter().all(|part| part.len().is_multiple_of(PAGE) && (part.as_ptr() as usize).is_multiple_of(PAGE))
+        && parts.iter().map(|part| part.len()).sum::<usize>() >= DIRECT_BYTES
+}

@@ -1,0 +1,40 @@
+//! The names of the files of a volume in a directory.
+
+use super::TargetFile;
+
+pub(super) const LABEL: &str = "weft.label";
+const NEW_LABEL: &str = "weft.label.new";
+pub(super) const CHUNKS: &str = "chunks";
+pub(super) const JOURNAL: &str = "journal";
+pub(super) const SNAPSHOTS: &str = "snapshots";
+
+/// The path of a file of a volume, relative to the directory.
+pub(super) fn name_of(file: TargetFile) -> String {
+    match file {
+        TargetFile::Label => LABEL.into(),
+        TargetFile::NewLabel => NEW_LABEL.into(),
+        TargetFile::Chunk { set, position } => format!("{CHUNKS}/{:02x}/{set:016x}.{position:03}.chunk", set as u8),
+        TargetFile::NewChunk { set, position } => format!("{CHUNKS}/{:02x}/{set:016x}.{position:03}.new", set as u8),
+        TargetFile::Journal { first } => format!("{JOURNAL}/{first:016x}.journal"),
+        TargetFile::Snapshot { last } => format!("{SNAPSHOTS}/{last:016x}.snapshot"),
+    }
+}
+
+/// Parses a file name in one of the subdirectories; None for a file that does not belong to Weft.
+pub(super) fn file_of(directory: &str, name: &str) -> Option<TargetFile> {
+    let (stem, kind) = name.rsplit_once('.')?;
+    let number = |text: &str| if text.len() == 16 { u64::from_str_radix(text, 16).ok() } else { None };
+    let file = match (directory, kind) {
+        (JOURNAL, "journal") => TargetFile::Journal { first: number(stem)? },
+        (SNAPSHOTS, "snapshot") => TargetFile::Snapshot { last: number(stem)? },
+        (JOURNAL | SNAPSHOTS, _) => return None,
+        (_, "chunk" | "new") => {
+            let (set, position) = stem.split_once('.')?;
+            let (set, position) = (number(set)?, position.parse().ok()?);
+            if kind == "new" { TargetFile::NewChunk { set, position } } else { TargetFile::Chunk { set, position } }
+        }
+        _ => return None,
+    };
+    // Accept only the name that Weft itself would use, so that no file has two.
+    (name_of(file) == format!("{directory}/{name}")).then_some(file)
+}
