@@ -85,8 +85,9 @@ pub struct Faults {
     dice: Dice,
     /// Pause between two faults, on average, in milliseconds.
     pause: u64,
-    /// How many kinds there are in this run, and the only one; None: all.
+    /// How many kinds there are in this run.
     kinds: u64,
+    /// The only kind of this run; None: all.
     only: Option<u64>,
     /// How many stores may fail at a time.
     stores: usize,
