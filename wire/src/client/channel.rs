@@ -110,7 +110,8 @@ impl Channel {
     async fn make(self: &Arc<Self>) -> Result<Arc<Connection>, Error> {
         let connecting = self.options.connect.connect(&self.address);
         let halves = connecting.await.map_err(|error| Error::from_io(&error, false))?;
-        let Introduced { incoming, write, heard, agreed, limits } = introduce(halves, &self.options, &self.address, self.client).await?;
+        let Introduced { incoming, write, heard, agreed, limits } =
+            introduce(halves, &self.options, &self.address, self.client).await?;
         let blocking = self.options.connect.blocking(&self.address);
         let channel = Arc::downgrade(self);
         let open = move || channel.upgrade().map(|channel| channel.make_direct());
