@@ -1,6 +1,6 @@
 //! The policies that look at no load.
 
-use super::{Policy, View};
+use super::policy::{Policy, View};
 
 /// By chance: a target's chance is proportional to its space, and one that comes or goes moves only
 /// the sets that it should (weighted rendezvous hashing).
