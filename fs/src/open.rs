@@ -58,6 +58,17 @@ fn upgrade(
     directory.map_or(Ok(()), |directory| write_pointer(label, directory))
 }
 
+/// Gives the claims back if the rest of an opening fails: other servers may have no such trouble.
+struct Claimed(Option<Arc<Journaled>>);
+
+impl Drop for Claimed {
+    fn drop(&mut self) {
+        if let Some(journal) = self.0.take() {
+            let _ = journal.close();
+        }
+    }
+}
+
 /// Adds to an error about missing targets why they are missing.
 fn with_reasons(error: KvError, missing: &[(TargetId, String)]) -> Error {
     let KvError::TooFew(mut text) = error else { return meta::Error::from(error).into() };
@@ -187,19 +198,20 @@ impl FileSystem {
             })
             .map_err(|error| with_reasons(error, &missing))?,
         );
+        let mut claimed = Claimed(Some(journal.clone()));
         if !options.read_only {
             let settled = complete(&label, older.as_ref().filter(|_| !options.accept_loss), &targets, shape.m);
             let settled = settled.and_then(|()| match directory.as_deref().filter(|_| older.is_some()) {
                 Some(directory) => write_pointer(&label, directory),
                 None => Ok(()),
             });
-            if let Err(why) = settled {
-                let _ = journal.close();
-                return Err(why);
-            }
+            settled?;
         }
         if let Some(directory) = directory.as_ref().filter(|_| options.serve) {
-            journal.keep_local_wal(&directory.join(LOCAL_WAL)).map_err(meta::Error::from)?;
+            journal.keep_local_wal(&directory.join(LOCAL_WAL)).map_err(|error| match error {
+                KvError::Local(why) => Error::Invalid(format!("cannot write to {why}")),
+                error => meta::Error::from(error).into(),
+            })?;
         }
         let found = Kv::commit(&*journal, Batch::default()).map_err(meta::Error::from)?.seq;
         let meta = Arc::new(meta::Meta::open(journal.clone(), owner(), now())?);
@@ -255,6 +267,7 @@ impl FileSystem {
             }
         }
         fs.background.start(&fs);
+        claimed.0 = None;
         Ok(fs)
     }
 

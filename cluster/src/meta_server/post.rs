@@ -449,7 +449,8 @@ impl<H: Host> Driver<H> {
                 self.holds(meta);
             }
             Event::Opened(Err(why)) => {
-                self.seat.claimed(Claimed::Failed, &self.rules, now, random);
+                let how = if waits(&why) { Claimed::Failed } else { Claimed::Unable };
+                self.seat.claimed(how, &self.rules, now, random);
                 self.waiting.drain(..).for_each(|answer| _ = answer.send(Err(why.to_string())));
                 self.cannot_open(why)?;
             }

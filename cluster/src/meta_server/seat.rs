@@ -41,6 +41,9 @@ pub struct Rules {
     pub look: Duration,
     /// The least and the longest wait after a claim that failed.
     pub pause: (Duration, Duration),
+    /// The wait of a server that could claim the volume and not open it, the first time and at
+    /// most: it doubles each time, for others may have no such trouble.
+    pub unable: (Duration, Duration),
     /// How long a standby without an invitation leaves a returned claim alone.
     pub courtesy: Duration,
     /// Of several standbys, each waits longer by this than the one before it, because two that
@@ -55,6 +58,7 @@ impl Rules {
             enough,
             look: Duration::from_millis(400),
             pause: (Duration::from_millis(100), Duration::from_millis(600)),
+            unable: (Duration::from_secs(2), Duration::from_secs(32)),
             courtesy: Duration::from_millis(700),
             step: Duration::from_millis(300),
         }
@@ -92,6 +96,8 @@ pub enum Claimed {
     Holds,
     /// It is not: another server was faster, or too few targets answered.
     Failed,
+    /// It is not, because of this server: its disk is full, for example.
+    Unable,
 }
 
 /// What a server is.
@@ -124,6 +130,8 @@ pub struct Seat {
     not_before: Time,
     /// Since when enough targets are free, and whether one of them was given back.
     free: Option<(Time, bool)>,
+    /// How many times in a row it could not open what it had claimed.
+    unable: u32,
     /// The process ends as soon as nothing is open.
     stops: bool,
 }
@@ -148,6 +156,7 @@ impl Seat {
             look_at: Time::MAX,
             not_before: Time::ZERO,
             free: None,
+            unable: 0,
             stops: false,
         }
     }
@@ -219,9 +228,21 @@ impl Seat {
             return;
         }
         match how {
-            Claimed::Holds if self.stops => self.close(None),
-            Claimed::Holds => self.state = SeatState::Holder,
+            Claimed::Holds => {
+                self.unable = 0;
+                if self.stops {
+                    self.close(None);
+                } else {
+                    self.state = SeatState::Holder;
+                }
+            }
             Claimed::Failed => self.stand_by(rules.wait(random), now),
+            Claimed::Unable => {
+                let (first, most) = rules.unable;
+                let pause = first.saturating_mul(1 << self.unable.min(16)).min(most);
+                self.unable = self.unable.saturating_add(1);
+                self.stand_by(pause + rules.wait(random), now);
+            }
         }
     }
 
