@@ -67,9 +67,9 @@ impl Volume for FileSystem {
         Ok(layout.code.shape().k)
     }
 
-    fn place_set(&self, avoid: &[TargetId], held: &dyn Fn(u64)) -> Result<(u64, SetRecord)> {
+    fn place_set(&self, avoid: &[TargetId], used: &[TargetId], held: &dyn Fn(u64)) -> Result<(u64, SetRecord)> {
         let placed = Placed(self.engine().map_err(to_meta_error)?.meta.clone());
-        placed.place(&self.store, avoid, held).map_err(to_meta_error)
+        placed.place(&self.store, avoid, used, held).map_err(to_meta_error)
     }
 
     fn abandon_set(&self, set: u64) -> Result<()> {

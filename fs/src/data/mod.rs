@@ -15,6 +15,7 @@ pub mod lookups;
 pub mod manifest;
 pub mod memory;
 pub mod names;
+pub mod open_sets;
 pub mod pauses;
 pub mod read;
 pub mod sets;

@@ -8,7 +8,7 @@ use crate::{Error, Result};
 use ::volume::ranked::{Guard, Ranked};
 use meta::{Meta, SetRecord};
 use plan::TargetId;
-use plan::placement::place;
+use plan::placement::{Spread, place};
 use session::port::Session;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -38,8 +38,15 @@ pub(crate) struct Placed(pub Arc<Meta>);
 
 impl Placed {
     /// Places a set on targets that can take data. Uses a target in `avoid` only if there are too
-    /// few others. Calls `held` with the number before any other thread can see the set.
-    pub fn place(&self, store: &Store, avoid: &[TargetId], held: impl Fn(u64)) -> Result<(u64, SetRecord)> {
+    /// few others, and those in `used`, where the writer has chunks of other open sets, after
+    /// others. Calls `held` with the number before any other thread can see the set.
+    pub fn place(
+        &self,
+        store: &Store,
+        avoid: &[TargetId],
+        used: &[TargetId],
+        held: impl Fn(u64),
+    ) -> Result<(u64, SetRecord)> {
         let set = self.0.next_set()?;
         let blocks = store.options.code.shape().blocks();
         let k = store.options.code.shape().k;
@@ -51,7 +58,7 @@ impl Placed {
         let need = u64::from(store.options.chunk_bytes).min(NEW_CHUNK_BYTES);
         let topology = store.topology();
         let rules = topology.rules(store.options.code.shape(), need);
-        let places = place(&*topology.policy(), &candidates, &rules, set);
+        let places = place(&Spread { policy: &*topology.policy(), used }, &candidates, &rules, set);
         let found = places.iter().flatten().count();
         if found < k {
             let why = format!("too few targets can take data: {found}, and it takes {k}");
@@ -75,7 +82,8 @@ impl Placed {
 
 impl NewSets for Placed {
     fn next(&self, store: &Store) -> Result<(u64, SetRecord)> {
-        self.place(store, &[], |_| ())
+        let used: Vec<TargetId> = store.open_places().into_iter().flatten().flatten().collect();
+        self.place(store, &[], &used, |_| ())
     }
 }
 
@@ -181,7 +189,7 @@ impl Leased {
         };
         // Compare the places of the open writer, not those in the metadata: the latter still
         // include targets that failed since, or at the beginning.
-        let open = store.open_places().is_some_and(|places| worse(&places));
+        let open = store.open_places().iter().any(|places| worse(places));
         let ahead: Vec<u64> = {
             let mut state = self.state();
             let of_no_use: Vec<u64> =

@@ -1,11 +1,12 @@
-//! Stripes on the targets: the chunk set that is written, and the layouts of all others.
+//! Stripes on the targets: the chunk sets that are written, and the layouts of all others.
 
 use crate::data::claims::Claims;
 use crate::data::coding::Coders;
+use crate::data::open_sets::{Busy, Open};
 use crate::data::sets::NewSets;
 use crate::data::space::{self, TargetSpace};
 use crate::data::topology::Topology;
-use crate::ranks::{OpenSet, PinnedSets, SealedSets, SetBeginning, SetLayouts, StoreDetails, UnsyncedSets};
+use crate::ranks::{OpenSets, PinnedSets, SealedSets, SetBeginning, SetLayouts, StoreDetails, UnsyncedSets};
 use crate::volume::history::History;
 use crate::volume::stripe_size::full_stripe_bytes;
 use crate::{Error, Result};
@@ -80,19 +81,19 @@ impl Drop for Pin<'_> {
 pub(crate) struct Store {
     pub targets: Arc<Targets>,
     pub meta: Arc<dyn Port>,
-    sets: Arc<dyn NewSets>,
+    pub(super) sets: Arc<dyn NewSets>,
     pub options: Options,
     pub pool: Arc<BufferPool>,
-    /// The set that is written to.
-    open: Ranked<Option<Arc<SetWriter>>, OpenSet>,
+    /// The sets that are written to.
+    pub(super) open: Ranked<Vec<Open>, OpenSets>,
     /// Held by the thread that begins a set, which requests it from the metadata.
-    beginning: Ranked<(), SetBeginning>,
+    pub(super) beginning: Ranked<(), SetBeginning>,
     /// A set is being begun: it could be any set.
-    begins: AtomicBool,
+    pub(super) begins: AtomicBool,
     /// Sets that may have stripes that are not durable.
-    unsynced: Ranked<Vec<Arc<SetWriter>>, UnsyncedSets>,
+    pub(super) unsynced: Ranked<Vec<Arc<SetWriter>>, UnsyncedSets>,
     /// Sets that were sealed since the last call of `take_sealed`.
-    sealed: Ranked<Vec<u64>, SealedSets>,
+    pub(super) sealed: Ranked<Vec<u64>, SealedSets>,
     /// Sets with stripes being written, and how many.
     pinned: Ranked<HashMap<u64, usize>, PinnedSets>,
     layouts: RankedRw<HashMap<u64, Arc<SetLayout>>, SetLayouts>,
@@ -295,7 +296,7 @@ impl Store {
         } else {
             self.closed.lock().remove(&id);
         }
-        // The open set may have a chunk on it.
+        // An open set may have a chunk on it.
         let _ = self.seal_open();
     }
 
@@ -310,7 +311,8 @@ impl Store {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
         let (mut failures, mut full) = (0, 0);
         loop {
-            let (writer, pin) = self.writer(failures > 0)?;
+            let (Open { writer, busy, .. }, pin) = self.writer(failures > 0)?;
+            let _busy = Busy::new(busy, buffer.len());
             let turn = self.coders.turn(buffer.len() + manifest.len());
             match writer.append_by(turn.by, buffer, sequence, manifest) {
                 Ok(done) => {
@@ -341,81 +343,14 @@ impl Store {
         }
     }
 
-    /// The open set, or a new one when there is none or it is full. In `distress`, after a failed
-    /// write, a new set takes any targets that it can get: a target may refuse data although it
-    /// reports space.
-    fn writer(&self, distress: bool) -> Result<(Arc<SetWriter>, Pin<'_>)> {
-        if let Some(open) = self.open_writer() {
-            return Ok(open);
-        }
-        // One thread begins the set, the others wait for it.
-        let _turn = self.beginning.lock();
-        if let Some(open) = self.open_writer() {
-            return Ok(open);
-        }
-        let full = self.open.lock().take();
-        full.map_or(Ok(()), |full| self.seal(&full))?;
-        // Until the set is open here, no thread may treat it as finished.
-        self.begins.store(true, Ordering::SeqCst);
-        let begun = self.begin(distress);
-        self.begins.store(false, Ordering::SeqCst);
-        begun
-    }
-
-    /// The open set, unless it is full.
-    fn open_writer(&self) -> Option<(Arc<SetWriter>, Pin<'_>)> {
-        let mut open = self.open.lock();
-        open.take_if(|writer| !self.is_ours(writer.layout().set));
-        let writer = open.as_ref().filter(|writer| !writer.full())?;
-        Some((writer.clone(), self.pin(writer.layout().set)))
-    }
-
-    /// Begins a new set.
-    fn begin(&self, distress: bool) -> Result<(Arc<SetWriter>, Pin<'_>)> {
-        let (set, record) = self.targets.steps().metadata(|| self.sets.next(self))?;
-        let mut layout = self.layout_of(set, &record)?;
-        self.leave_out_failing(&mut layout)?;
-        let (shape, found) = (self.options.code.shape(), layout.places.iter().flatten().count());
-        // With targets missing, the others must do. Up to m lost targets are not an error of the
-        // write, but a warning in the status.
-        let spare = if distress { 0 } else { self.options.durability.min(found) - shape.k };
-        let writer = Arc::new(SetWriter::create(
-            self.targets.clone(),
-            self.pool.clone(),
-            layout,
-            self.options.chunk_bytes,
-            spare,
-        ));
-        self.begun_sets.fetch_add(1, Ordering::Relaxed);
-        self.unsynced.lock().push(writer.clone());
-        let mut open = self.open.lock();
-        *open = Some(writer.clone());
-        Ok((writer, self.pin(set)))
-    }
-
-    /// Leaves targets out that failed or became late since the set was placed, if the set can be
-    /// written without them, so that no write waits for them again.
-    fn leave_out_failing(&self, layout: &mut SetLayout) -> Result<()> {
-        let fails = |id: TargetId| self.targets.error(id).is_some() || self.targets.hangs(id);
-        let there = |position: &usize| layout.places[*position].is_some();
-        let (without, with): (Vec<usize>, Vec<usize>) =
-            (0..layout.places.len()).filter(there).partition(|&position| layout.places[position].is_some_and(fails));
-        if without.is_empty() || with.len() < self.options.code.shape().k {
-            return Ok(());
-        }
-        self.lacks(layout.set, &without)?;
-        without.iter().for_each(|&position| layout.places[position] = None);
-        Ok(())
-    }
-
     /// Pin a set while it is open, so that a thread that finds it closed also sees the pin.
-    fn pin(&self, set: u64) -> Pin<'_> {
+    pub(super) fn pin(&self, set: u64) -> Pin<'_> {
         *self.pinned.lock().entry(set).or_default() += 1;
         Pin { store: self, set }
     }
 
     /// Queues missing positions of a set for repair.
-    fn lacks(&self, set: u64, positions: &[usize]) -> Result<()> {
+    pub(super) fn lacks(&self, set: u64, positions: &[usize]) -> Result<()> {
         let positions: Vec<u16> = positions.iter().map(|&position| position as u16).collect();
         self.meta.queue_repair(set, &positions)?;
         Ok(())
@@ -432,53 +367,14 @@ impl Store {
         missing.iter().all(full) && self.candidates().iter().filter(sound).count() < self.options.code.shape().blocks()
     }
 
-    /// Stops writing to a set that failed.
-    fn give_up(&self, writer: &Arc<SetWriter>) -> Result<()> {
-        let open = self.open.lock().take_if(|current| Arc::ptr_eq(current, writer));
-        open.map_or(Ok(()), |writer| self.seal(&writer))
-    }
-
-    fn seal(&self, writer: &SetWriter) -> Result<()> {
-        let (set, length) = (writer.layout().set, writer.next_record());
-        if !self.is_ours(set) {
-            return Ok(());
-        }
-        self.sealed.lock().push(set);
-        match self.targets.steps().metadata(|| self.meta.seal_set(set, length)) {
-            // The set was lost just now.
-            Err(_) if !self.is_ours(set) => Ok(()),
-            sealed => Ok(sealed.map(drop)?),
-        }
-    }
-
     /// Whether transactions may still name a set and stripes may be written to it.
     pub fn is_ours(&self, set: u64) -> bool {
         self.sets.is_ours(set)
     }
 
-    /// Seals the open set.
-    pub fn seal_open(&self) -> Result<()> {
-        let open = self.open.lock().take();
-        open.map_or(Ok(()), |writer| self.seal(&writer))
-    }
-
     /// Sets that were sealed since the last call.
     pub fn take_sealed(&self) -> Vec<u64> {
         std::mem::take(&mut *self.sealed.lock())
-    }
-
-    /// The set that is written to, if any.
-    pub fn open_set(&self) -> Option<u64> {
-        self.open.lock().as_ref().map(|writer| writer.layout().set).filter(|&set| self.is_ours(set))
-    }
-
-    /// The targets that have every stripe of the open set, by position.
-    pub fn open_places(&self) -> Option<Vec<Option<TargetId>>> {
-        let open = self.open.lock();
-        let writer = open.as_ref().filter(|writer| self.is_ours(writer.layout().set))?;
-        let mut places = writer.layout().places.clone();
-        writer.missing().into_iter().for_each(|position| places[position] = None);
-        Some(places)
     }
 
     /// Returns when all stripes that were written before are durable, each on the required number
@@ -490,20 +386,20 @@ impl Store {
             unsynced.retain(|writer| self.is_ours(writer.layout().set));
             unsynced.clone()
         };
-        for writer in &writers {
-            let missing = writer.sync()?;
+        let synced = at_once(&writers, |writer| writer.sync());
+        for (writer, synced) in writers.iter().zip(synced) {
+            let missing = synced?;
             if !missing.is_empty() {
                 self.lacks(writer.layout().set, &missing)?;
                 self.give_up(writer)?;
             }
         }
-        let open = self.open.lock().clone();
-        // Only the open set gets more stripes. But a set that was opened after the list was copied
+        let open: Vec<Arc<SetWriter>> = self.open.lock().iter().map(|open| open.writer.clone()).collect();
+        // Only open sets get more stripes. But a set that was opened after the list was copied
         // stays on it.
         self.unsynced.lock().retain(|writer| {
-            !writers.iter().any(|synced| Arc::ptr_eq(synced, writer))
-                || open.as_ref().is_some_and(|open| Arc::ptr_eq(open, writer))
-                || writer.has_unsynced()
+            let is_in = |list: &[Arc<SetWriter>]| list.iter().any(|other| Arc::ptr_eq(other, writer));
+            !is_in(&writers) || is_in(&open) || writer.has_unsynced()
         });
         Ok(())
     }
@@ -530,7 +426,7 @@ impl Store {
     }
 
     fn may_get_more(&self, set: u64) -> bool {
-        self.open_set() == Some(set) || self.pinned.lock().contains_key(&set)
+        self.is_open(set) || self.pinned.lock().contains_key(&set)
     }
 
     /// Whether to request the layout of a set again after a failed read: rarely, unless it is
@@ -569,5 +465,19 @@ impl Store {
     /// The positions that readers found damaged since the last call.
     pub fn take_damaged(&self) -> Vec<(u64, u16)> {
         self.damaged.lock().drain().collect()
+    }
+}
+
+/// Does something with all of them at the same time.
+fn at_once<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    match all {
+        [one] => vec![work(one)],
+        all => std::thread::scope(|scope| {
+            let running: Vec<_> = all.iter().map(|one| scope.spawn(|| work(one))).collect();
+            running
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|why| std::panic::resume_unwind(why)))
+                .collect()
+        }),
     }
 }

@@ -7,10 +7,12 @@
 
 mod policies;
 mod policy;
+mod spread;
 
 pub(crate) use policies::mix;
 pub use policies::{Random, RoundRobin};
 pub use policy::{Load, Policy, TargetCandidate, View};
+pub use spread::{Spread, open_sets};
 
 use crate::TargetId;
 use crate::domain::Domain;

@@ -57,12 +57,13 @@ pub trait Volume: Send + Sync + 'static {
     /// When the code is not known.
     fn data_blocks(&self, set: u64, record: &SetRecord) -> Result<usize>;
 
-    /// Places a chunk set, not on the targets to `avoid`. Calls `held` with its number before
-    /// anything else can see it.
+    /// Places a chunk set, not on the targets to `avoid`, and on those in `used`, where the writer
+    /// has chunks of other open sets, after others. Calls `held` with its number before anything
+    /// else can see it.
     ///
     /// # Errors
     /// When too few targets can take data, or the metadata cannot be written.
-    fn place_set(&self, avoid: &[TargetId], held: &dyn Fn(u64)) -> Result<(u64, SetRecord)>;
+    fn place_set(&self, avoid: &[TargetId], used: &[TargetId], held: &dyn Fn(u64)) -> Result<(u64, SetRecord)>;
 
     /// Gives up a chunk set whose writer is gone: frees what no transaction names of it.
     ///

@@ -154,6 +154,12 @@ impl<V: Volume> Session for Handle<V> {
         let mut unknown = volume.leases().table().sets(self.session);
         unknown.retain(|set| !known.contains(set));
         self.release_sets(&unknown)?;
+        // A client writes to several sets at a time: all targets should work for it.
+        let mut used: Vec<TargetId> = Vec::new();
+        for set in volume.leases().table().sets(self.session) {
+            let record = self.meta()?.set(set)?;
+            used.extend(record.places.into_iter().flatten().filter(|_| !record.sealed));
+        }
         let mut new = Vec::new();
         for _ in 0..count.clamp(1, MAX_SETS_PER_REQUEST) {
             if !volume.leases().table().may_hold_more(self.session) {
@@ -162,8 +168,11 @@ impl<V: Volume> Session for Handle<V> {
                 }
                 break;
             }
-            match volume.place_set(avoid, &|set| volume.leases().table().hold(self.session, [set])) {
-                Ok(set) => new.push(set),
+            match volume.place_set(avoid, &used, &|set| volume.leases().table().hold(self.session, [set])) {
+                Ok((set, record)) => {
+                    used.extend(record.places.iter().flatten());
+                    new.push((set, record));
+                }
                 Err(error) if new.is_empty() => return Err(error),
                 Err(_) => break,
             }
