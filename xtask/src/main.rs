@@ -6,6 +6,7 @@ mod conformance;
 mod failover;
 mod fuzz;
 mod links;
+mod lock;
 mod mir;
 mod monitoring;
 mod mpi;

@@ -9,13 +9,15 @@
 
 mod bound;
 mod codec;
+mod file_lock;
 mod sound;
 #[macro_use]
 mod table;
 mod takeover;
 
 pub use bound::{answered_by, opening_of_answer, opening_of_work, session_of_work, within_opening, within_session};
-pub use takeover::{Entered, Entry, Held, Opening, VERSION};
+pub use file_lock::FileLock;
+pub use takeover::{Entered, Entry, Held, Opening, VERSION, Welcome};
 
 use crate::transport::Call;
 use codec::{decode, decode_answer, encode};
@@ -81,32 +83,6 @@ port! { operations
 }
 port! { inherent Meta, Port }
 
-/// The server's answer when a session begins.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Welcome {
-    /// The session's number.
-    pub session: u64,
-    /// Proves that the session is this client's. No other client learns it.
-    pub secret: [u8; 16],
-    /// The server did not know the session before.
-    pub fresh: bool,
-    /// The session that the client wanted to reclaim had ended. This is a new one; the server
-    /// accepts nothing that belongs to the old session.
-    pub lapsed: bool,
-    /// The volume's label, as JSON.
-    pub label: String,
-    /// The first number that the session gives to its stripes.
-    pub first_stripe: u64,
-    /// Changes when unsynced data may be lost with the earlier server; for clients of version 1,
-    /// which do not compare openings.
-    pub start: u64,
-    /// How long the session lives without a heartbeat, in milliseconds.
-    pub lease_ms: u32,
-    /// The chunk sets that the session may still write to. The server has released the session's
-    /// other sets, except for what transactions name of them.
-    pub kept: Vec<u64>,
-}
-
 /// The server's answer to a heartbeat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heartbeat {
@@ -158,21 +134,6 @@ pub fn only_reads(operation: u16) -> bool {
 /// reconnected.
 pub fn waits_for_clients(operation: u16) -> bool {
     matches!(operation, ATTRIBUTES | LOOKUP | LIST | LOOKUPS | BEGIN | ENTER | 69 | 72 | 74)
-}
-
-/// A lock on a byte range of a file, as in `fcntl`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileLock {
-    /// The client's kernel's id of the lock's owner.
-    pub owner: u64,
-    /// The first byte.
-    pub first: u64,
-    /// The last byte (inclusive).
-    pub last: u64,
-    /// Whether the lock excludes every other lock on any part of the range.
-    pub exclusive: bool,
-    /// The process id on the client.
-    pub process: u32,
 }
 
 operations! {

@@ -2,7 +2,8 @@
 //! on which `meta` relies. Permissions are checked behind the port. This module has
 //! no side effects.
 
-use super::{Entry, FileLock, Held};
+use super::file_lock::FileLock;
+use super::takeover::{Entry, Held};
 use meta::{AttributeChange, BulkFile, ContentEdit, Error, MAX_SIZE, New, Rename, Resize, Result, SetTime, Time};
 use plan::{Extent, ExtentPlace, TargetId};
 use std::ops::Range;

@@ -5,6 +5,7 @@
 //! It reads lines that say what happens to the mounts, and prints lines that say what it found.
 
 use super::model::{CELL, Model, Versions, bytes, versions};
+use crate::lock::lock;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, ErrorKind, Write};
 use std::os::unix::fs::FileExt;
@@ -119,9 +120,9 @@ pub fn run(arguments: &[&str]) -> Result<(), String> {
 /// `tick OPERATIONS NO_ROOM SECONDS WHAT`: how long the longest operation that goes on has taken;
 /// behind it the slowest of all.
 fn report(world: &World) -> String {
-    let doing = world.doing.iter().map(|doing| super::lock(doing).clone());
+    let doing = world.doing.iter().map(|doing| lock(doing).clone());
     let (what, since) = doing.min_by_key(|(_, since)| *since).expect("a writer");
-    let (slowest, name) = super::lock(&world.slowest).clone();
+    let (slowest, name) = lock(&world.slowest).clone();
     format!(
         "tick {} {} {:.1} {} {what}; slowest {name}",
         world.operations.load(SeqCst),
@@ -162,9 +163,9 @@ impl<'a> Writer<'a> {
     }
 
     fn doing(&self, what: &str) {
-        let mut doing = super::lock(&self.world.doing[self.who]);
+        let mut doing = lock(&self.world.doing[self.who]);
         let took = doing.1.elapsed();
-        let mut slowest = super::lock(&self.world.slowest);
+        let mut slowest = lock(&self.world.slowest);
         if took > slowest.0 && !["waiting", "starting"].contains(&doing.0.as_str()) {
             *slowest = (took, doing.0.clone());
         }

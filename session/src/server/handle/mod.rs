@@ -5,10 +5,11 @@ mod cutting;
 mod port;
 mod session;
 
-use super::{Grant, Recall, Request, Sessions, Volume};
+use super::{Sessions, Volume};
 use crate::locks::Lock;
 use crate::port::FileLock;
 use crate::server::table::files::Whose;
+use crate::transport::{Grant, Recall, Request};
 use ::volume::{lock, unpoisoned};
 use meta::{Attributes, ContentEdit, DeadStripe, Error, FileKind, IdempotencyKey, Meta, Removed, Result, Seq};
 use plan::{Extent, ExtentPlace};
