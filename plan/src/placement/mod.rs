@@ -10,9 +10,9 @@ mod policies;
 pub(crate) use policies::mix;
 pub use policies::{Random, RoundRobin};
 
-use crate::TargetId;
 use crate::domain::Domain;
 use crate::membership::TargetState;
+use crate::{SetId, TargetId};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt;
@@ -57,7 +57,7 @@ pub struct View<'a> {
 pub trait Policy: Send + Sync {
     /// The targets in the order in which a set of `width` chunks would rather have them, each once,
     /// by their place in the view.
-    fn rank(&self, view: &View<'_>, set: u64, width: usize) -> Vec<usize>;
+    fn rank(&self, view: &View<'_>, set: SetId, width: usize) -> Vec<usize>;
 }
 
 /// The policies by name.
@@ -142,7 +142,7 @@ fn choose(
     policy: &dyn Policy,
     candidates: &[TargetCandidate],
     rules: &Rules,
-    set: u64,
+    set: SetId,
     count: usize,
     there: &[(TargetId, Option<Domain>)],
 ) -> Vec<TargetId> {
@@ -193,14 +193,14 @@ fn least_limit(targets_in: &[usize], taken: &[usize], count: usize, least: usize
 
 /// Chooses targets for the positions of chunk set `set`. Fewer than the width of candidates that
 /// take data leave positions without a target (None).
-pub fn place(policy: &dyn Policy, candidates: &[TargetCandidate], rules: &Rules, set: u64) -> Vec<Option<TargetId>> {
+pub fn place(policy: &dyn Policy, candidates: &[TargetCandidate], rules: &Rules, set: SetId) -> Vec<Option<TargetId>> {
     let mut chosen: Vec<Option<TargetId>> =
         choose(policy, candidates, rules, set, rules.width, &[]).into_iter().map(Some).collect();
     chosen.resize(rules.width, None);
     // The order of the policy would give the last positions, the parity, to the same targets for
     // ever. Mixed, as what the policy makes of the number of the set may have a factor in common
     // with the width.
-    chosen.rotate_left((mix(set, 0) % rules.width.max(1) as u64) as usize);
+    chosen.rotate_left((mix(set.0, 0) % rules.width.max(1) as u64) as usize);
     chosen
 }
 
@@ -210,7 +210,7 @@ pub fn place_more(
     policy: &dyn Policy,
     candidates: &[TargetCandidate],
     rules: &Rules,
-    set: u64,
+    set: SetId,
     count: usize,
     there: &[(TargetId, Option<Domain>)],
 ) -> Vec<TargetId> {

@@ -25,6 +25,7 @@ use ::volume::ranked::{Ranked, as_another_process};
 use handle::Handle;
 use leases::{CLOSED, SESSIONS, SETS};
 use meta::Result;
+use plan::SetId;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -308,7 +309,7 @@ impl<V: Volume> Sessions<V> {
     /// # Errors
     /// When the metadata cannot be read at the moment, as when too few targets renew the claim. The
     /// client asks again: it must not take its sets for lost, with what it wrote to them.
-    fn owned(&self, session: u64, reclaimed: Vec<u64>) -> Result<Vec<u64>> {
+    fn owned(&self, session: u64, reclaimed: Vec<SetId>) -> Result<Vec<SetId>> {
         let leases = self.leases();
         if !leases.is_in_grace() || !leases.before.lock().contains(&session) {
             return Ok(Vec::new());
@@ -397,7 +398,7 @@ impl<V: Volume> Sessions<V> {
     }
 
     /// Gives up sets that a client no longer writes to: frees what no transaction names.
-    fn take_back(&self, sets: &[u64]) -> Result<()> {
+    fn take_back(&self, sets: &[SetId]) -> Result<()> {
         for &set in sets {
             match self.volume.abandon_set(set) {
                 Ok(()) | Err(meta::Error::NotFound) => {}
