@@ -1,6 +1,6 @@
 //! The policies that look at no load.
 
-use super::{Policy, View};
+use super::policy::{Policy, View};
 use crate::SetId;
 
 /// By chance: a target's chance is proportional to its space, and one that comes or goes moves only
