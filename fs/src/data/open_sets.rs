@@ -4,8 +4,8 @@
 
 use crate::Result;
 use crate::data::store::{Pin, Store};
-use plan::TargetId;
 use plan::placement::open_sets;
+use plan::{SetId, TargetId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use volume::{SetLayout, SetWriter};
@@ -161,7 +161,7 @@ impl Store {
     }
 
     /// Whether a set is written to.
-    pub(super) fn is_open(&self, set: u64) -> bool {
+    pub(super) fn is_open(&self, set: SetId) -> bool {
         self.open.lock().iter().any(|open| open.writer.layout().set == set) && self.is_ours(set)
     }
 

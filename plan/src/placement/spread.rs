@@ -2,7 +2,7 @@
 //! puts them on different targets.
 
 use super::policy::{Policy, View};
-use crate::TargetId;
+use crate::{SetId, TargetId};
 
 /// As another policy, but targets that the writer's other open sets are on come later: a target of
 /// two of them has twice the work, and both sets wait for it.
@@ -14,7 +14,7 @@ pub struct Spread<'a> {
 }
 
 impl Policy for Spread<'_> {
-    fn rank(&self, view: &View<'_>, set: u64, width: usize) -> Vec<usize> {
+    fn rank(&self, view: &View<'_>, set: SetId, width: usize) -> Vec<usize> {
         let mut ranked = self.policy.rank(view, set, width);
         if !self.used.is_empty() {
             let chunks = |id: TargetId| self.used.iter().filter(|&&used| used == id).count();
@@ -75,7 +75,7 @@ mod tests {
         let rules = Rules { width: 6, spare: 2, domain_level: None, need: 1 };
         let mut used: Vec<TargetId> = Vec::new();
         for set in 0..sets {
-            let places = place(&Spread { policy: &Random { seed: 3 }, used: &used }, candidates, &rules, set);
+            let places = place(&Spread { policy: &Random { seed: 3 }, used: &used }, candidates, &rules, SetId(set));
             used.extend(places.into_iter().flatten());
         }
         candidates.iter().map(|target| used.iter().filter(|&&id| id == target.id).count()).collect()
