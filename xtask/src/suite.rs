@@ -16,8 +16,8 @@ pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from)
 }
 
-/// Assertions in a build of the profile that users have: a compiler's fault once showed in optimised
-/// builds only.
+/// Assertions in a build of the profile that users have: a compiler's fault once showed in
+/// optimised builds only.
 pub const ASSERTIONS: [(&str, &str); 2] =
     [("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true"), ("CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS", "true")];
 
