@@ -246,7 +246,8 @@ fn a_killed_holder_is_followed_by_another_and_comes_back_as_a_standby() {
     servers.cluster.heal_by(|words| servers.command(words, &[]));
 }
 
-/// As when its disk is full. It claimed the volume again and again, and the third server never could.
+/// As when its disk is full. It claimed the volume again and again, and the third server never
+/// could.
 #[test]
 fn a_server_that_cannot_open_the_volume_leaves_it_to_another() {
     let servers = Servers::new();

@@ -18,6 +18,7 @@ pub mod names;
 pub mod open_sets;
 pub mod pauses;
 pub mod read;
+pub mod set_load;
 pub mod sets;
 pub mod sharing;
 pub mod space;

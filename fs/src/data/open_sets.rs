@@ -3,11 +3,12 @@
 //! fewest stripes on their way. A writer of little data has one.
 
 use crate::Result;
+use crate::data::set_load::Open;
 use crate::data::store::{Pin, Store};
 use plan::placement::open_sets;
 use plan::{SetId, TargetId};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use volume::{SetLayout, SetWriter};
 
 /// How many sets are open at most.
@@ -15,38 +16,6 @@ pub(crate) const MAX_OPEN_SETS: usize = 8;
 /// A set gets this much user data before another one is opened beside it, in bytes. Each begins
 /// chunks on k+m targets, and remains as it is when the writer ends.
 const BYTES_BEFORE_NEXT: u64 = 64 << 20;
-
-/// An open set.
-#[derive(Clone)]
-pub(crate) struct Open {
-    pub writer: Arc<SetWriter>,
-    pub busy: Arc<Load>,
-}
-
-/// What is on its way to a set.
-#[derive(Default)]
-pub(crate) struct Load {
-    stripes: AtomicUsize,
-    /// The bytes that it has got, those on their way included.
-    bytes: AtomicU64,
-}
-
-/// A stripe on its way to a set.
-pub(crate) struct Busy(Arc<Load>);
-
-impl Busy {
-    pub fn new(load: Arc<Load>, bytes: usize) -> Self {
-        load.stripes.fetch_add(1, Ordering::Relaxed);
-        load.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        Self(load)
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.0.stripes.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 impl Store {
     /// How many sets are best open at the same time.
@@ -88,9 +57,9 @@ impl Store {
         let wanted = self.open_sets_wanted();
         let mut open = self.open.lock();
         open.retain(|open| self.is_ours(open.writer.layout().set));
-        let stripes = |open: &&Open| open.busy.stripes.load(Ordering::Relaxed);
+        let stripes = |open: &&Open| open.load.stripes();
         let idlest = open.iter().filter(|open| !open.writer.full()).min_by_key(stripes).cloned();
-        let got = |open: &Open| open.busy.bytes.load(Ordering::Relaxed) >= BYTES_BEFORE_NEXT;
+        let got = |open: &Open| open.load.bytes() >= BYTES_BEFORE_NEXT;
         let more = open.len() < wanted && idlest.as_ref().is_none_or(|idlest| stripes(&idlest) > 0 && got(idlest));
         (idlest.map(|idlest| (idlest.clone(), self.pin(idlest.writer.layout().set))), more)
     }
@@ -113,7 +82,7 @@ impl Store {
         ));
         self.begun_sets.fetch_add(1, Ordering::Relaxed);
         self.unsynced.lock().push(writer.clone());
-        let begun = Open { writer, busy: Arc::default() };
+        let begun = Open { writer, load: Arc::default() };
         let mut open = self.open.lock();
         open.push(begun.clone());
         Ok((begun, self.pin(set)))

@@ -2,7 +2,7 @@
 
 use crate::data::claims::Claims;
 use crate::data::coding::Coders;
-use crate::data::open_sets::{Busy, Open};
+use crate::data::set_load::{Busy, Open};
 use crate::data::sets::NewSets;
 use crate::data::space::{self, TargetSpace};
 use crate::data::topology::Topology;
@@ -311,8 +311,8 @@ impl Store {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
         let (mut failures, mut full) = (0, 0);
         loop {
-            let (Open { writer, busy, .. }, pin) = self.writer(failures > 0)?;
-            let _busy = Busy::new(busy, buffer.len());
+            let (Open { writer, load }, pin) = self.writer(failures > 0)?;
+            let _busy = Busy::new(load, buffer.len());
             let turn = self.coders.turn(buffer.len() + manifest.len());
             match writer.append_by(turn.by, buffer, sequence, manifest) {
                 Ok(done) => {
