@@ -20,7 +20,12 @@ const BYTES_BEFORE_NEXT: u64 = 64 << 20;
 impl Store {
     /// How many sets are best open at the same time.
     pub fn open_sets_wanted(&self) -> usize {
-        open_sets(self.topology().active().count(), self.options.code.shape().blocks(), MAX_OPEN_SETS)
+        // A client knows the targets, and not which of them are being emptied.
+        let targets = match self.topology().active().count() {
+            0 => self.targets.ids().len(),
+            active => active,
+        };
+        open_sets(targets, self.options.code.shape().blocks(), MAX_OPEN_SETS)
     }
 
     /// The open set with the least to do, or a new one when there is none, all are full, or all are
