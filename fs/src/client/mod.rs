@@ -21,6 +21,7 @@ use crate::volume::history::History;
 use crate::volume::label::{Label, Member, Role as TargetRole};
 use crate::{Error, FileSystem, Result};
 use ::volume::ranked::Ranked;
+use plan::SetId;
 use plan::coding::Coding;
 use session::Question;
 use session::port::{Entered, Port, Session};
@@ -274,7 +275,7 @@ impl FileSystem {
             step("renewing chunk sets", &|| client.sets.renew(&self.store))?;
         }
         step("releasing chunk sets", &|| {
-            let sealed: Vec<u64> = client.sets.taken().into_iter().filter(|&set| self.is_done_with(set)).collect();
+            let sealed: Vec<SetId> = client.sets.taken().into_iter().filter(|&set| self.is_done_with(set)).collect();
             client.sets.release(&sealed)
         })?;
         if !self.is_read_only() {
@@ -285,7 +286,7 @@ impl FileSystem {
     }
 
     /// Whether no thread writes to a set any more, and no uncommitted data refers to it.
-    fn is_done_with(&self, set: u64) -> bool {
+    fn is_done_with(&self, set: SetId) -> bool {
         !self.store.is_in_use(set) && self.table.uncommitted_in(set).is_empty()
     }
 

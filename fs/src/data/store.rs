@@ -14,7 +14,7 @@ use ec::Code;
 use meta::SetRecord;
 use plan::coding::Coding;
 use plan::placement::TargetCandidate;
-use plan::{Span, TargetId};
+use plan::{SetId, Span, TargetId};
 use session::port::Port;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -52,7 +52,7 @@ pub(crate) struct Options {
 /// Where a stripe is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stored {
-    pub set: u64,
+    pub set: SetId,
     pub record: u32,
     pub block: u32,
 }
@@ -61,7 +61,7 @@ pub(crate) struct Stored {
 /// refers to it yet.
 pub(crate) struct Pin<'a> {
     store: &'a Store,
-    set: u64,
+    set: SetId,
 }
 
 impl Drop for Pin<'_> {
@@ -92,10 +92,10 @@ pub(crate) struct Store {
     /// Sets that may have stripes that are not durable.
     unsynced: Ranked<Vec<Arc<SetWriter>>, UnsyncedSets>,
     /// Sets that were sealed since the last call of `take_sealed`.
-    sealed: Ranked<Vec<u64>, SealedSets>,
+    sealed: Ranked<Vec<SetId>, SealedSets>,
     /// Sets with stripes being written, and how many.
-    pinned: Ranked<HashMap<u64, usize>, PinnedSets>,
-    layouts: RankedRw<HashMap<u64, Arc<SetLayout>>, SetLayouts>,
+    pinned: Ranked<HashMap<SetId, usize>, PinnedSets>,
+    layouts: RankedRw<HashMap<SetId, Arc<SetLayout>>, SetLayouts>,
     codes: Mutex<HashMap<String, Arc<dyn Code>>>,
     /// Targets that get no new sets.
     closed: Ranked<HashSet<TargetId>, StoreDetails>,
@@ -112,9 +112,9 @@ pub(crate) struct Store {
     /// The claims on sets whose chunks are being moved or removed.
     pub claims: Claims,
     /// Positions that were found damaged: set and position.
-    damaged: Ranked<HashSet<(u64, u16)>, StoreDetails>,
+    damaged: Ranked<HashSet<(SetId, u16)>, StoreDetails>,
     /// When the layout of a set was last requested because something was missing.
-    looked: Ranked<HashMap<u64, Instant>, StoreDetails>,
+    looked: Ranked<HashMap<SetId, Instant>, StoreDetails>,
 }
 
 impl Store {
@@ -180,7 +180,7 @@ impl Store {
     }
 
     /// The layout of a set: the targets of its chunks.
-    pub fn layout(&self, set: u64) -> Result<Arc<SetLayout>> {
+    pub fn layout(&self, set: SetId) -> Result<Arc<SetLayout>> {
         if let Some(layout) = self.layouts.read().get(&set) {
             return Ok(layout.clone());
         }
@@ -189,13 +189,13 @@ impl Store {
         Ok(layout)
     }
 
-    pub fn layout_of(&self, set: u64, record: &SetRecord) -> Result<SetLayout> {
+    pub fn layout_of(&self, set: SetId, record: &SetRecord) -> Result<SetLayout> {
         let code = self.code(&record.code)?;
         Ok(SetLayout { volume: self.options.volume, set, code, places: record.places.clone() })
     }
 
     /// Drops the cached layout of a set because it changed.
-    pub fn forget_layout(&self, set: u64) {
+    pub fn forget_layout(&self, set: SetId) {
         self.layouts.write().remove(&set);
     }
 
@@ -284,7 +284,7 @@ impl Store {
         candidates.retain(is_good);
         let (topology, shape) = (self.topology(), self.options.code.shape());
         let need = u64::from(self.options.chunk_bytes).min(NEW_CHUNK_BYTES);
-        let places = plan::placement::place(&*topology.policy(), &candidates, &topology.rules(shape, need), 0);
+        let places = plan::placement::place(&*topology.policy(), &candidates, &topology.rules(shape, need), SetId(0));
         (places.iter().flatten().count(), shape.blocks())
     }
 
@@ -409,13 +409,13 @@ impl Store {
     }
 
     /// Pin a set while it is open, so that a thread that finds it closed also sees the pin.
-    fn pin(&self, set: u64) -> Pin<'_> {
+    fn pin(&self, set: SetId) -> Pin<'_> {
         *self.pinned.lock().entry(set).or_default() += 1;
         Pin { store: self, set }
     }
 
     /// Queues missing positions of a set for repair.
-    fn lacks(&self, set: u64, positions: &[usize]) -> Result<()> {
+    fn lacks(&self, set: SetId, positions: &[usize]) -> Result<()> {
         let positions: Vec<u16> = positions.iter().map(|&position| position as u16).collect();
         self.meta.queue_repair(set, &positions)?;
         Ok(())
@@ -452,7 +452,7 @@ impl Store {
     }
 
     /// Whether transactions may still name a set and stripes may be written to it.
-    pub fn is_ours(&self, set: u64) -> bool {
+    pub fn is_ours(&self, set: SetId) -> bool {
         self.sets.is_ours(set)
     }
 
@@ -463,12 +463,12 @@ impl Store {
     }
 
     /// Sets that were sealed since the last call.
-    pub fn take_sealed(&self) -> Vec<u64> {
+    pub fn take_sealed(&self) -> Vec<SetId> {
         std::mem::take(&mut *self.sealed.lock())
     }
 
     /// The set that is written to, if any.
-    pub fn open_set(&self) -> Option<u64> {
+    pub fn open_set(&self) -> Option<SetId> {
         self.open.lock().as_ref().map(|writer| writer.layout().set).filter(|&set| self.is_ours(set))
     }
 
@@ -510,12 +510,12 @@ impl Store {
 
     /// Whether a set may get more stripes, or a stripe is on its way to it. Does not check for
     /// stripes that only buffers refer to.
-    pub fn is_in_use(&self, set: u64) -> bool {
+    pub fn is_in_use(&self, set: SetId) -> bool {
         self.begins.load(Ordering::SeqCst) || self.has_writer(set)
     }
 
     /// As `is_in_use`, for a set that no thread is beginning at this moment.
-    pub fn has_writer(&self, set: u64) -> bool {
+    pub fn has_writer(&self, set: SetId) -> bool {
         self.may_get_more(set) || self.unsynced.lock().iter().any(|writer| writer.layout().set == set)
     }
 
@@ -525,17 +525,17 @@ impl Store {
     }
 
     /// Whether a set may get more stripes, or a stripe is on its way to it or to a buffer.
-    pub fn is_being_written(&self, set: u64) -> bool {
+    pub fn is_being_written(&self, set: SetId) -> bool {
         self.begins.load(Ordering::SeqCst) || self.may_get_more(set)
     }
 
-    fn may_get_more(&self, set: u64) -> bool {
+    fn may_get_more(&self, set: SetId) -> bool {
         self.open_set() == Some(set) || self.pinned.lock().contains_key(&set)
     }
 
     /// Whether to request the layout of a set again after a failed read: rarely, unless it is
     /// `needed`.
-    fn looks_again(&self, set: u64, needed: bool) -> bool {
+    fn looks_again(&self, set: SetId, needed: bool) -> bool {
         let mut looked = self.looked.lock();
         let due = looked.get(&set).is_none_or(|when| when.elapsed() > MIN_LAYOUT_INTERVAL);
         if due {
@@ -567,7 +567,7 @@ impl Store {
     }
 
     /// The positions that readers found damaged since the last call.
-    pub fn take_damaged(&self) -> Vec<(u64, u16)> {
+    pub fn take_damaged(&self) -> Vec<(SetId, u16)> {
         self.damaged.lock().drain().collect()
     }
 }

@@ -12,9 +12,9 @@ pub(crate) use policies::mix;
 pub use policies::{Random, RoundRobin};
 pub use policy::{Load, Policy, TargetCandidate, View};
 
-use crate::TargetId;
 use crate::domain::Domain;
 use crate::membership::TargetState;
+use crate::{SetId, TargetId};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt;
@@ -102,7 +102,7 @@ fn choose(
     policy: &dyn Policy,
     candidates: &[TargetCandidate],
     rules: &Rules,
-    set: u64,
+    set: SetId,
     count: usize,
     there: &[(TargetId, Option<Domain>)],
 ) -> Vec<TargetId> {
@@ -153,14 +153,14 @@ fn least_limit(targets_in: &[usize], taken: &[usize], count: usize, least: usize
 
 /// Chooses targets for the positions of chunk set `set`. Fewer than the width of candidates that
 /// take data leave positions without a target (None).
-pub fn place(policy: &dyn Policy, candidates: &[TargetCandidate], rules: &Rules, set: u64) -> Vec<Option<TargetId>> {
+pub fn place(policy: &dyn Policy, candidates: &[TargetCandidate], rules: &Rules, set: SetId) -> Vec<Option<TargetId>> {
     let mut chosen: Vec<Option<TargetId>> =
         choose(policy, candidates, rules, set, rules.width, &[]).into_iter().map(Some).collect();
     chosen.resize(rules.width, None);
     // The order of the policy would give the last positions, the parity, to the same targets for
     // ever. Mixed, as what the policy makes of the number of the set may have a factor in common
     // with the width.
-    chosen.rotate_left((mix(set, 0) % rules.width.max(1) as u64) as usize);
+    chosen.rotate_left((mix(set.0, 0) % rules.width.max(1) as u64) as usize);
     chosen
 }
 
@@ -170,7 +170,7 @@ pub fn place_more(
     policy: &dyn Policy,
     candidates: &[TargetCandidate],
     rules: &Rules,
-    set: u64,
+    set: SetId,
     count: usize,
     there: &[(TargetId, Option<Domain>)],
 ) -> Vec<TargetId> {

@@ -1,8 +1,8 @@
 //! What a policy is, and what it sees.
 
-use crate::TargetId;
 use crate::domain::Domain;
 use crate::membership::TargetState;
+use crate::{SetId, TargetId};
 
 /// What placement knows of a target.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,5 +43,5 @@ pub struct View<'a> {
 pub trait Policy: Send + Sync {
     /// The targets in the order in which a set of `width` chunks would rather have them, each once,
     /// by their place in the view.
-    fn rank(&self, view: &View<'_>, set: u64, width: usize) -> Vec<usize>;
+    fn rank(&self, view: &View<'_>, set: SetId, width: usize) -> Vec<usize>;
 }

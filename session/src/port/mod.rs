@@ -25,7 +25,7 @@ use meta::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, Listed, Meta, New, Removed,
     Rename, Result, Seq, SetRecord, Time, Totals,
 };
-use plan::{Extent, TargetId};
+use plan::{Extent, SetId, TargetId};
 use serde::{Deserialize, Serialize};
 use sound::Sound;
 use std::ops::Range;
@@ -58,10 +58,10 @@ macro_rules! port {
             17 extents(ino: u64, range: Range<u64>) -> Vec<Extent>;
             18 change_content(ino: u64, edit: ContentEdit as &ContentEdit) -> (Attributes, Vec<DeadStripe>, Seq);
             19 change_contents(edits: Vec<(u64, ContentEdit)> as &[(u64, ContentEdit)]) -> (Vec<DeadStripe>, Seq);
-            20 share(stripes: Vec<(u64, u32)> as &[(u64, u32)], ino: u64) -> Seq;
-            21 set(set: u64) -> SetRecord;
-            22 seal_set(set: u64, length: u32) -> Seq;
-            23 queue_repair(set: u64, positions: Vec<u16> as &[u16]) -> Seq;
+            20 share(stripes: Vec<(SetId, u32)> as &[(SetId, u32)], ino: u64) -> Seq;
+            21 set(set: SetId) -> SetRecord;
+            22 seal_set(set: SetId, length: u32) -> Seq;
+            23 queue_repair(set: SetId, positions: Vec<u16> as &[u16]) -> Seq;
             24 totals() -> Totals;
             25 sync(seq: Seq) -> ();
             26 new_inos(count: u32) -> u64;
@@ -173,11 +173,13 @@ operations! {
     /// - `reserve_append` reserves a range behind the end of a file for an append. `reclaim_append`
     ///   reports to a restarted server the end of the ranges that a client has reserved.
     Session, answer_session, SESSION_NAMES;
-    64 begin(session: Option<u64>, name: String, sets: Vec<u64>) -> Welcome;
+    64 begin(session: Option<u64>, name: String, sets: Vec<SetId>) -> Welcome;
     65 heartbeat() -> Heartbeat;
     66 end() -> ();
-    67 new_sets(count: u32, avoid: Vec<TargetId> as &[TargetId], known: Vec<u64> as &[u64]) -> Vec<(u64, SetRecord)>;
-    68 release_sets(sets: Vec<u64> as &[u64]) -> ();
+    67 new_sets(
+        count: u32, avoid: Vec<TargetId> as &[TargetId], known: Vec<SetId> as &[SetId]
+    ) -> Vec<(SetId, SetRecord)>;
+    68 release_sets(sets: Vec<SetId> as &[SetId]) -> ();
     69 open(ino: u64, writes: u64) -> Attributes;
     70 close(ino: u64, wrote: u64) -> ();
     71 clean(files: Vec<(u64, u64)> as &[(u64, u64)]) -> ();

@@ -2,6 +2,7 @@
 
 use super::file_lock::FileLock;
 use meta::Seq;
+use plan::SetId;
 use serde::{Deserialize, Serialize};
 
 /// The version of the messages of a session that this crate speaks. A server also speaks the one
@@ -26,7 +27,7 @@ pub struct Entry {
     /// The client's name.
     pub name: String,
     /// The chunk sets that it writes to.
-    pub sets: Vec<u64>,
+    pub sets: Vec<SetId>,
     /// The opening that the client knows; the default if it knows none.
     pub opening: Opening,
     /// The client has an exclusive lease from that opening.
@@ -56,7 +57,7 @@ pub struct Welcome {
     pub lease_ms: u32,
     /// The chunk sets that the session may still write to. The server has released the session's
     /// other sets, except for what transactions name of them.
-    pub kept: Vec<u64>,
+    pub kept: Vec<SetId>,
 }
 
 /// The server's answer to an [`Entry`].

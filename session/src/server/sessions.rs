@@ -10,6 +10,7 @@ use crate::transport::Recall;
 use crate::{EXCLUSIVE_LEASE, KERNEL_VALID_FOR};
 use ::volume::ranked::Ranked;
 use meta::Result;
+use plan::SetId;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -251,7 +252,7 @@ impl<V: Volume> Sessions<V> {
     /// # Errors
     /// When the metadata cannot be read at the moment, as when too few targets renew the claim. The
     /// client asks again: it must not take its sets for lost, with what it wrote to them.
-    pub(super) fn owned(&self, session: u64, reclaimed: Vec<u64>) -> Result<Vec<u64>> {
+    pub(super) fn owned(&self, session: u64, reclaimed: Vec<SetId>) -> Result<Vec<SetId>> {
         let leases = self.leases();
         if !leases.is_in_grace() || !leases.before.lock().contains(&session) {
             return Ok(Vec::new());
@@ -340,7 +341,7 @@ impl<V: Volume> Sessions<V> {
     }
 
     /// Gives up sets that a client no longer writes to: frees what no transaction names.
-    pub(super) fn take_back(&self, sets: &[u64]) -> Result<()> {
+    pub(super) fn take_back(&self, sets: &[SetId]) -> Result<()> {
         for &set in sets {
             match self.volume.abandon_set(set) {
                 Ok(()) | Err(meta::Error::NotFound) => {}

@@ -3,6 +3,7 @@
 use super::bytes::{Reader, Writer};
 use super::{FORMAT_VERSION, FormatError, Layout};
 use gf::checksum::crc64;
+use plan::SetId;
 use std::fmt;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -83,7 +84,7 @@ pub struct Header {
     /// The object that the chunk belongs to.
     pub object: ObjectId,
     /// The chunk set within a volume; 0 for an object that was encoded on its own.
-    pub chunk_set: u64,
+    pub chunk_set: SetId,
     /// The position of the chunk's blocks in every stripe.
     pub position: usize,
     /// The code's canonical spec, at most 100 bytes.
@@ -117,7 +118,7 @@ impl Header {
         to.u64(self.compatible);
         to.u64(0);
         to.bytes(&self.object.0);
-        to.u64(self.chunk_set);
+        to.u64(self.chunk_set.0);
         to.u16(self.position as u16);
         to.u16(layout.k() as u16);
         to.u16(layout.m() as u16);
@@ -166,7 +167,7 @@ impl Header {
             unknown => return Err(FormatError::Features(unknown)),
         }
         let object = ObjectId(from.array());
-        let chunk_set = from.u64();
+        let chunk_set = SetId(from.u64());
         let [position, k, m] = [from.u16(), from.u16(), from.u16()].map(usize::from);
         let code = from.text(CODE_BYTES).filter(|code| !code.is_empty() && code.iter().all(u8::is_ascii_graphic));
         let code = code.ok_or(FormatError::Field("the code is not 1 to 100 characters of text"))?;
@@ -204,7 +205,7 @@ pub(super) mod tests {
         Header {
             compatible: 0,
             object: ObjectId(*b"0123456789abcdef"),
-            chunk_set: 0,
+            chunk_set: SetId(0),
             position: 5,
             code: "rs:4+2".into(),
             layout: Layout::new((4, 2), 1, 1 << 20, 1 << 16, 123_456_789).unwrap(),

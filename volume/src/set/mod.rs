@@ -22,7 +22,7 @@ pub use writer::{Appended, SetWriter};
 use crate::format::{CHUNK_HEADER_BYTES, StripeHeader, VolumeId};
 use crate::target::TargetFile;
 use ec::Code;
-use plan::{Geometry, TargetId};
+use plan::{Geometry, SetId, TargetId};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub struct SetLayout {
     /// The volume.
     pub volume: VolumeId,
     /// The chunk set.
-    pub set: u64,
+    pub set: SetId,
     /// The code of its stripes.
     pub code: Arc<dyn Code>,
     /// The target of each chunk, by position; None for a position without a chunk.

@@ -2,6 +2,7 @@
 
 use super::{Disk, FileName, Target, TargetFile, Temporary};
 use crate::{Error, Result};
+use plan::SetId;
 use rustix::fs::{FlockOperation, flock};
 use std::ffi::{OsStr, OsString};
 use std::fs::{DirBuilder, File, Permissions};
@@ -96,9 +97,9 @@ impl Directory {
         &self.disk
     }
 
-    /// A number that no other file of the directory has on the target.
-    pub(super) fn number(&self) -> u64 {
-        self.numbered.fetch_add(1, Ordering::Relaxed)
+    /// A number of a chunk set that no other file of the directory has on the target.
+    pub(super) fn number(&self) -> SetId {
+        SetId(self.numbered.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Puts an open file on the target, to be read there; `path` is its path.

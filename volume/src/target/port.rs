@@ -3,6 +3,7 @@
 
 use super::claim::{ClaimRequest, ClaimState};
 use crate::set::Master;
+use plan::SetId;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -170,14 +171,14 @@ pub enum TargetFile {
     /// The blocks of one position of a chunk set.
     Chunk {
         /// The chunk set.
-        set: u64,
+        set: SetId,
         /// The position in its stripes.
         position: u16,
     },
     /// A chunk during its rebuild.
     NewChunk {
         /// The chunk set.
-        set: u64,
+        set: SetId,
         /// The position in its stripes.
         position: u16,
     },

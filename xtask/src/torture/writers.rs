@@ -228,6 +228,8 @@ impl<'a> Writer<'a> {
         let slot = self.random.usize(..FILES);
         let other = self.random.usize(..self.world.mounts.len());
         let seen = self.world.epoch(other);
+        // A disk that was full when the operation began may be the reason when it ends.
+        let full = self.world.full.load(SeqCst);
         let is_there = self.files[slot].now.is_some();
         let (what, done) = match self.random.u8(..20) {
             _ if !is_there => ("create", self.replace(slot)),
@@ -243,14 +245,14 @@ impl<'a> Writer<'a> {
             Ok(()) => Ok(()),
             Err(Fault::Wrong(why)) => Err(format!("{what} of f{slot}: WRONG: {why}")),
             Err(Fault::Failed(_)) if self.world.epoch(other) != seen && what.contains("another") => Ok(()),
-            Err(Fault::Failed(why)) => self.failed(slot, what, &why),
+            Err(Fault::Failed(why)) => self.failed(slot, what, &why, full),
         }
     }
 
     /// An operation failed: that is in order when the mount lost its state, or nothing had space.
-    fn failed(&mut self, slot: usize, what: &str, why: &io::Error) -> Result<(), String> {
+    fn failed(&mut self, slot: usize, what: &str, why: &io::Error, full: bool) -> Result<(), String> {
         let begun = Instant::now();
-        if why.kind() == ErrorKind::StorageFull && self.world.full.load(SeqCst) {
+        if why.kind() == ErrorKind::StorageFull && (full || self.world.full.load(SeqCst)) {
             self.world.no_space.fetch_add(1, SeqCst);
             return self.write_anew(slot);
         }

@@ -6,7 +6,7 @@ use super::{BUSY, Done, SPACE_TIMEOUT, Stripe};
 use crate::capability::Token;
 use crate::store::protocol::{encode, encode_error};
 use ec::Code;
-use plan::TargetId;
+use plan::{SetId, TargetId};
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -82,7 +82,7 @@ pub(in crate::store) struct Asked<'a> {
     /// The token that the client shows.
     pub token: &'a [u8],
     pub volume: [u8; 16],
-    pub set: u64,
+    pub set: SetId,
     pub code: &'a str,
 }
 

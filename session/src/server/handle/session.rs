@@ -7,7 +7,7 @@ use crate::port::{Entered, Entry, FileLock, Heartbeat, Held, Session, VERSION, W
 use crate::server::Volume;
 use crate::server::table::files::Whose;
 use meta::{Attributes, Error, Result, Seq, SetRecord};
-use plan::TargetId;
+use plan::{SetId, TargetId};
 use std::time::{Duration, Instant};
 
 /// The most sets that one request gets.
@@ -98,7 +98,7 @@ impl<V: Volume> Handle<V> {
 }
 
 impl<V: Volume> Session for Handle<V> {
-    fn begin(&self, session: Option<u64>, name: String, sets: Vec<u64>) -> Result<Welcome> {
+    fn begin(&self, session: Option<u64>, name: String, sets: Vec<SetId>) -> Result<Welcome> {
         let entry = Entry { session, name, sets, alone: true, ..Entry::default() };
         self.let_enter(&entry, false)
     }
@@ -149,7 +149,7 @@ impl<V: Volume> Session for Handle<V> {
         Ok(())
     }
 
-    fn new_sets(&self, count: u32, avoid: &[TargetId], known: &[u64]) -> Result<Vec<(u64, SetRecord)>> {
+    fn new_sets(&self, count: u32, avoid: &[TargetId], known: &[SetId]) -> Result<Vec<(SetId, SetRecord)>> {
         let volume = &self.sessions.volume;
         let mut unknown = volume.leases().table().sets(self.session);
         unknown.retain(|set| !known.contains(set));
@@ -176,7 +176,7 @@ impl<V: Volume> Session for Handle<V> {
         Ok(new)
     }
 
-    fn release_sets(&self, sets: &[u64]) -> Result<()> {
+    fn release_sets(&self, sets: &[SetId]) -> Result<()> {
         let released = self.sessions.leases().table().release(self.session, sets);
         if !released.is_empty() {
             // Before anything in them is freed: after a crash the session does not get them back.

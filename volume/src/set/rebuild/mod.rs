@@ -12,7 +12,7 @@ use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, StripeHeader, Timestamp};
 use crate::target::{Durable, Target, TargetFile, read_to_vec};
 use crate::targets::{Batch, Targets};
 use crate::{Control, Error, Result};
-use plan::TargetId;
+use plan::{SetId, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
 use std::path::Path;
@@ -170,7 +170,7 @@ pub fn rebuild(
     made
 }
 
-fn new_chunk(set: u64, position: usize) -> TargetFile {
+fn new_chunk(set: SetId, position: usize) -> TargetFile {
     TargetFile::NewChunk { set, position: position as u16 }
 }
 
