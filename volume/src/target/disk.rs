@@ -5,8 +5,8 @@
 
 use super::claim::{ClaimRequest, ClaimState, ClaimedChange, Clock};
 use super::claim_file::{self, ClaimFile};
-use super::directory::{LOST_AND_FOUND, make_private};
-use super::temporary::rename_new;
+use super::private::{LOST_AND_FOUND, make_private};
+use super::rename::rename_new;
 use super::volume_names::{CHUNKS, JOURNAL, LABEL, SNAPSHOTS, file_of, name_of};
 use super::{Allocation, Durable, Owner, Presence, Space, Target, TargetFile, read_each, timed};
 use crate::{Error, Result, Shown, lock, unpoisoned};
