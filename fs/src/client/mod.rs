@@ -5,13 +5,14 @@ pub mod cache;
 pub mod ending;
 pub mod fence;
 pub mod locks;
+mod own_locks;
 mod reclaim;
 pub mod removals;
 pub mod sharing;
 
 use crate::client::cache::{Cache, ExclusiveLease};
 use crate::client::ending::Ending;
-use crate::client::locks::OwnLocks;
+use crate::client::own_locks::OwnLocks;
 use crate::client::removals::Removals;
 use crate::data::file::FileState;
 use crate::data::sets::Leased;
@@ -173,6 +174,17 @@ pub(crate) fn begin(server: Server, name: &str, coding: Option<Coding>) -> Resul
 }
 
 impl FileSystem {
+    /// Processes removals and reports to the server which of the files the kernel knows. One caller
+    /// at a time, once per heartbeat.
+    fn note_removals(&self, client: &Client) -> Result<()> {
+        let lookups = &self.lookups;
+        let (have_ended, knows) = (|question| lookups.have_ended(question), |ino| lookups.knows(ino));
+        client.removals.tell(have_ended, knows, |note| {
+            let reported = client.session.removed(note.noted, &note.kept, &note.forgotten)?;
+            Ok((reported, lookups.last()))
+        })
+    }
+
     /// Takes in what the server says, now and with every heartbeat. `lease` is how long the session
     /// lives without one.
     pub(crate) fn follow_server(self: &Arc<Self>, lease: Duration) -> Result<()> {

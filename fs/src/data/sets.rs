@@ -1,7 +1,7 @@
 //! The sources of new chunk sets: this process places them, or the metadata server does so ahead of
 //! need.
 
-use crate::data::store::{NEW_CHUNK_BYTES, Store};
+use crate::data::store::{NEW_CHUNK_BYTES, NewSets, Store};
 use crate::ranks::{LeasedSets, SetRequest};
 use crate::volume::history;
 use crate::{Error, Result};
@@ -21,17 +21,6 @@ const SETS_AHEAD: usize = 2;
 /// The shortest time between two exchanges of sets for better ones: the server may not know yet
 /// that there are better ones.
 const MIN_RENEWAL_INTERVAL: Duration = Duration::from_secs(3);
-
-/// A source of chunk sets.
-pub(crate) trait NewSets: Send + Sync {
-    /// A new chunk set for the exclusive use of the caller.
-    fn next(&self, store: &Store) -> Result<(SetId, SetRecord)>;
-
-    /// Whether a set may still be written. Not after the end of the session that it was given to.
-    fn is_ours(&self, _set: SetId) -> bool {
-        true
-    }
-}
 
 /// Places sets in this process.
 pub(crate) struct Placed(pub Arc<Meta>);

@@ -3,11 +3,11 @@
 use crate::data::claims::Claims;
 use crate::data::coding::Coders;
 use crate::data::set_load::{Busy, Open};
-use crate::data::sets::NewSets;
 use crate::data::space::{self, TargetSpace};
 use crate::data::topology::Topology;
 use crate::ranks::{OpenSets, PinnedSets, SealedSets, SetBeginning, SetLayouts, StoreDetails, UnsyncedSets};
 use crate::volume::history::History;
+use crate::volume::label::Label;
 use crate::volume::stripe_size::full_stripe_bytes;
 use crate::{Error, Result};
 use ::volume::ranked::{Ranked, RankedRw};
@@ -38,6 +38,17 @@ const FULL_SETS: usize = 100;
 /// The shortest time between two requests for the layout of a set of which some chunks cannot be
 /// read.
 const MIN_LAYOUT_INTERVAL: Duration = Duration::from_secs(2);
+
+/// A source of chunk sets.
+pub(crate) trait NewSets: Send + Sync {
+    /// A new chunk set for the exclusive use of the caller.
+    fn next(&self, store: &Store) -> Result<(SetId, SetRecord)>;
+
+    /// Whether a set may still be written. Not after the end of the session that it was given to.
+    fn is_ours(&self, _set: SetId) -> bool {
+        true
+    }
+}
 
 /// The settings of a store.
 pub(crate) struct Options {
@@ -154,6 +165,14 @@ impl Store {
             damaged: Ranked::default(),
             looked: Ranked::default(),
         }
+    }
+
+    pub fn topology(&self) -> Arc<Topology> {
+        lock(&self.topology).clone()
+    }
+
+    pub fn set_topology(&self, label: &Label) {
+        *lock(&self.topology) = Arc::new(Topology::of(label));
     }
 
     pub fn full_stripe(&self) -> usize {
