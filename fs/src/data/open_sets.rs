@@ -13,8 +13,8 @@ use volume::{SetLayout, SetWriter};
 
 /// How many sets are open at most.
 pub(crate) const MAX_OPEN_SETS: usize = 8;
-/// A set gets this much user data before another one is opened beside it, in bytes. Each begins
-/// chunks on k+m targets, and remains as it is when the writer ends.
+/// A set gets this much user data before another one is opened beside it, in bytes, or a quarter of
+/// what it takes. Each begins chunks on k+m targets, and remains as it is when the writer ends.
 const BYTES_BEFORE_NEXT: u64 = 64 << 20;
 
 impl Store {
@@ -64,7 +64,8 @@ impl Store {
         open.retain(|open| self.is_ours(open.writer.layout().set));
         let stripes = |open: &&Open| open.load.stripes();
         let idlest = open.iter().filter(|open| !open.writer.full()).min_by_key(stripes).cloned();
-        let got = |open: &Open| open.load.bytes() >= BYTES_BEFORE_NEXT;
+        let set = u64::from(self.options.chunk_bytes) * self.options.code.shape().k as u64;
+        let got = |open: &Open| open.load.bytes() >= BYTES_BEFORE_NEXT.min(set / 4);
         let more = open.len() < wanted && idlest.as_ref().is_none_or(|idlest| stripes(&idlest) > 0 && got(idlest));
         (idlest.map(|idlest| (idlest.clone(), self.pin(idlest.writer.layout().set))), more)
     }
