@@ -26,7 +26,7 @@ mod volumes;
 pub mod archiving {
     pub use crate::failure::{Failure, Outcome};
     pub use crate::interrupt::control;
-    pub use crate::show::warning;
+    pub use crate::show::{failure, warning};
     pub use crate::volumes::archive::{Arguments, Report, Wanted, end};
     pub use crate::volumes::job_progress::Progress;
     pub use crate::volumes::{Address, Open, client_name, open, options, server_of};

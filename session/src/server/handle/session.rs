@@ -156,7 +156,8 @@ impl<V: Volume> Session for Handle<V> {
         self.release_sets(&unknown)?;
         // A client writes to several sets at a time: all targets should work for it.
         let mut used: Vec<TargetId> = Vec::new();
-        for set in volume.leases().table().sets(self.session) {
+        let held = volume.leases().table().sets(self.session);
+        for set in held {
             let record = self.meta()?.set(set)?;
             used.extend(record.places.into_iter().flatten().filter(|_| !record.sealed));
         }
