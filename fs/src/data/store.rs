@@ -406,13 +406,16 @@ impl Store {
             unsynced.clone()
         };
         let synced = at_once(&writers, |writer| writer.sync());
+        // What one set lacks is noted whatever happens to the others.
+        let mut done = Ok(());
         for (writer, synced) in writers.iter().zip(synced) {
-            let missing = synced?;
-            if !missing.is_empty() {
-                self.lacks(writer.layout().set, &missing)?;
-                self.give_up(writer)?;
-            }
+            let noted = synced.map_err(Error::from).and_then(|missing| match missing.is_empty() {
+                true => Ok(()),
+                false => self.lacks(writer.layout().set, &missing).and_then(|()| self.give_up(writer)),
+            });
+            done = done.and(noted);
         }
+        done?;
         let open: Vec<Arc<SetWriter>> = self.open.lock().iter().map(|open| open.writer.clone()).collect();
         // Only open sets get more stripes. But a set that was opened after the list was copied
         // stays on it.

@@ -68,9 +68,10 @@ pub(crate) fn find(places: &Arc<dyn Places>, pointer: Label) -> Result<FoundTarg
             Err(error) => _ = missing.insert(member.id, error),
         }
     }
-    labels.sort_by_key(|label| label.generation);
-    let newest = labels.pop().unwrap_or(pointer);
-    let older = labels.into_iter().rfind(|label| label.generation < newest.generation);
+    // Of two of one generation the pointer counts: it knows the targets that were moved.
+    let newest = labels.iter().rev().max_by_key(|label| label.generation).cloned().unwrap_or(pointer);
+    let older = labels.into_iter().filter(|label| label.generation < newest.generation);
+    let older = older.max_by_key(|label| label.generation);
     // A newer label may name targets that the older one does not know.
     if older.is_some() {
         let others: Vec<Member> = newest.members().filter(|member| !disks.contains_key(&member.id)).cloned().collect();
