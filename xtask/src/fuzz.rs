@@ -19,8 +19,8 @@ pub fn host() -> Result<String, String> {
     host.map(str::to_owned).ok_or("rustc does not say its host".into())
 }
 
-/// Compiles every target with a sanitizer (`none`, `address`); installs cargo-fuzz first if there
-/// is none. If it is not `urgent`, other programs go first.
+/// Compiles every target with a sanitizer (`none`, `address`). Installs cargo-fuzz first if it is
+/// missing. A build that is not `urgent` runs at a low priority.
 ///
 /// # Errors
 /// What failed; it begins with `NOT_HERE` when there is no nightly compiler or no cargo-fuzz.

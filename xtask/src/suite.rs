@@ -42,7 +42,8 @@ pub struct Program {
     pub arguments: Vec<String>,
 }
 
-/// Compiles what `cargo test ARGUMENTS` would run. If it is not `urgent`, other programs go first.
+/// Compiles what `cargo test ARGUMENTS` would run. A build that is not `urgent` runs at a low
+/// priority.
 pub fn build(
     root: &Path,
     arguments: &[&str],

@@ -1,6 +1,6 @@
 //! The chunk sets that stripes are written to. Only the targets of open sets work for a writer, so
-//! there are several open sets on a volume with many targets, and a stripe goes to the one with the
-//! fewest stripes on their way. A writer of little data has one.
+//! it can have several on a volume with many targets: see [`MAX_OPEN_SETS`]. A stripe goes to the
+//! one with the fewest stripes on their way. A writer of little data has one.
 
 use crate::Result;
 use crate::data::set_load::Open;
@@ -29,9 +29,9 @@ impl Store {
         open_sets(targets, self.options.code.shape().blocks(), MAX_OPEN_SETS)
     }
 
-    /// The open set with the least to do, or a new one when there is none, all are full, or all are
-    /// busy and there should be more. In `distress`, after a failed write, a new set takes any
-    /// targets that it can get: a target may refuse data although it reports space.
+    /// The open set with the fewest stripes on their way. Begins a new set if no open set has space,
+    /// or if all are busy and more are wanted. After a failed write (`distress`), a new set takes
+    /// any targets that it can get: a target may refuse data although it reports space.
     pub(super) fn writer(&self, distress: bool) -> Result<(Open, Pin<'_>)> {
         let (found, more) = self.idlest();
         // One thread begins a set. Others wait for it if they have no other.
@@ -65,9 +65,10 @@ impl Store {
         open.retain(|open| self.is_ours(open.writer.layout().set));
         let stripes = |open: &&Open| open.load.stripes();
         let idlest = open.iter().filter(|open| !open.writer.full()).min_by_key(stripes).cloned();
-        let set = u64::from(self.options.chunk_bytes) * self.options.code.shape().k as u64;
-        let got = |open: &Open| open.load.bytes() >= BYTES_BEFORE_NEXT.min(set / 4);
-        let more = open.len() < wanted && idlest.as_ref().is_none_or(|idlest| stripes(&idlest) > 0 && got(idlest));
+        let set_bytes = u64::from(self.options.chunk_bytes) * self.options.code.shape().k as u64;
+        let got_enough = |open: &Open| open.load.bytes() >= BYTES_BEFORE_NEXT.min(set_bytes / 4);
+        let more =
+            open.len() < wanted && idlest.as_ref().is_none_or(|idlest| stripes(&idlest) > 0 && got_enough(idlest));
         (idlest.map(|idlest| (idlest.clone(), self.pin(idlest.writer.layout().set))), more)
     }
 
@@ -94,6 +95,7 @@ impl Store {
         open.push(begun.clone());
         Ok((begun, self.pin(set)))
     }
+
     /// Leaves targets out that failed or became late since the set was placed, if the set can be
     /// written without them, so that no write waits for them again.
     fn leave_out_failing(&self, layout: &mut SetLayout) -> Result<()> {
