@@ -29,8 +29,8 @@ impl Store {
         open_sets(targets, self.options.code.shape().blocks(), MAX_OPEN_SETS)
     }
 
-    /// The open set with the fewest stripes on their way. Begins a new set if no open set has space,
-    /// or if all are busy and more are wanted. After a failed write (`distress`), a new set takes
+    /// The open set with the fewest stripes on their way. Begins a new set if no open set has
+    /// space, or if all are busy and more are wanted. After a failed write (`distress`), a new set takes
     /// any targets that it can get: a target may refuse data although it reports space.
     pub(super) fn writer(&self, distress: bool) -> Result<(Open, Pin<'_>)> {
         let (found, more) = self.idlest();
