@@ -30,8 +30,8 @@ impl Store {
     }
 
     /// The open set with the fewest stripes on their way. Begins a new set if no open set has
-    /// space, or if all are busy and more are wanted. After a failed write (`distress`), a new set takes
-    /// any targets that it can get: a target may refuse data although it reports space.
+    /// space, or if all are busy and more are wanted. After a failed write (`distress`), a new set
+    /// takes any targets that it can get: a target may refuse data although it reports space.
     pub(super) fn writer(&self, distress: bool) -> Result<(Open, Pin<'_>)> {
         let (found, more) = self.idlest();
         // One thread begins a set. Others wait for it if they have no other.
