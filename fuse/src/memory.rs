@@ -6,7 +6,7 @@ use meta::kv::{Direct, MemoryIndex};
 use meta::{AttributeChange, ContentEdit, Meta, Resize};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 /// Data is where a piece of that size is not all zeroes.
 const PIECE_BYTES: usize = 4096;
@@ -30,6 +30,8 @@ pub(crate) struct Memory {
     pub full: AtomicBool,
     /// Makes reading panic.
     pub defective: AtomicBool,
+    /// Reading waits while a test holds this lock.
+    pub hanging: RwLock<()>,
     /// What another client does before the next files are opened, one after the other, and how
     /// opening then ends.
     pub before_opening: Mutex<VecDeque<Before>>,
@@ -77,6 +79,7 @@ impl Memory {
             broken: AtomicBool::new(false),
             full: AtomicBool::new(false),
             defective: AtomicBool::new(false),
+            hanging: RwLock::default(),
             before_opening: Mutex::default(),
             before_truncation: Mutex::default(),
             before_attributes: Mutex::default(),
@@ -293,6 +296,7 @@ impl Files for Memory {
     }
     fn read(&self, ino: u64, offset: u64, into: &mut [u8]) -> Result<usize> {
         assert!(!self.defective.load(Ordering::Relaxed), "a defect");
+        let _wait = self.hanging.read().unwrap();
         if self.broken.load(Ordering::Relaxed) {
             return Err(meta::Error::Unavailable("no target answers".into()).into());
         }

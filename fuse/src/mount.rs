@@ -73,7 +73,7 @@ fn serve<F: Files>(
     if files.is_shared() {
         watch(&files, device.try_clone()?)?;
     }
-    let (handler, late) = Handler::new(files, options.log.clone(), options.writeback, refused);
+    let (handler, late) = Handler::new(files, options, refused);
     // The kernel itself keeps other users out where it should. fuser does not know that requests of
     // the kernel's own threads come from other users, too.
     let session = Session::from_fd(handler, device, SessionACL::All, config)?;

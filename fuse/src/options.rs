@@ -30,9 +30,8 @@ impl fmt::Debug for Log {
     }
 }
 
-/// How many requests are served at once on a machine with few processors: most wait for targets,
-/// and one that reads ahead waits for one target only.
-const MIN_THREADS: usize = 16;
+/// Threads that take requests, on a machine with few processors. Reads that wait have their own.
+const MIN_THREADS: usize = 4;
 
 /// How to mount.
 #[derive(Clone, Debug)]

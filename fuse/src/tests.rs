@@ -371,6 +371,33 @@ fn failures_are_logged_once_and_defects_survived() {
     assert!(lines[0].contains("/a (inode "), "{lines:?}");
 }
 
+/// A mount takes requests while all its reads wait for a target.
+#[test]
+fn reads_that_wait_hold_up_nothing_else() {
+    let Some(mount) = mount("waits", &Options { threads: 2, ..Options::default() }) else { return };
+    let paths: Vec<_> = (0..8).map(|n| mount.path.join(format!("file {n}"))).collect();
+    for path in &paths {
+        fs::write(path, vec![1; 100_000]).unwrap();
+        let file = File::open(path).unwrap();
+        file.sync_all().unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    }
+    let hang = mount.files.hanging.write().unwrap();
+    let (ended, ends) = std::sync::mpsc::channel();
+    for path in paths {
+        let ended = ended.clone();
+        std::thread::spawn(move || ended.send(fs::read(path).unwrap().len()).unwrap());
+    }
+    for n in 0..20 {
+        fs::create_dir(mount.path.join(format!("directory {n}"))).unwrap();
+    }
+    assert!(ends.try_recv().is_err(), "all reads wait");
+    drop(hang);
+    for _ in 0..8 {
+        assert_eq!(ends.recv().unwrap(), 100_000);
+    }
+}
+
 /// Data that a program left in the kernel's cache without a sync is refused when the mount ends;
 /// data of a removed file is not missed.
 #[test]

@@ -82,30 +82,33 @@ impl<F: Files> Handler<F> {
         });
     }
 
-    /// Reads and hands what was read to a function. `pages` says that the kernel keeps it.
+    /// Reads, and hands what was read to a function, now or on another thread. `pages` says that
+    /// the kernel keeps it.
     pub(super) fn read(
         &self,
         ino: u64,
         offset: u64,
         size: u32,
         pages: bool,
-        answer: impl FnOnce(Result<&[u8], Errno>),
+        answer: impl FnOnce(Result<&[u8], Errno>) + Send + 'static,
     ) {
-        BUFFER.with_borrow_mut(|buffer| {
-            let size = size as usize;
-            if buffer.len() < size {
-                buffer.resize(size.max(init::MAX_WRITE as usize), 0);
-            }
-            let into = &mut buffer[..size];
-            let read = self.caller.call("reading", ino, |files| files.read(ino, offset, into));
+        let (caller, opens, size) = (self.caller.clone(), self.opens.clone(), size as usize);
+        let read = move |into: &mut [u8]| {
+            let read = caller.call("reading", ino, |files| files.read(ino, offset, into))?;
             // A program sees this error only if the kernel asked for a page twice, while others
             // truncated the file and programs of this machine asked for its size: it reads again.
-            let read = read.and_then(|read| {
-                let asked = offset..offset + size as u64;
-                let short = pages && read < size && !self.opens.may_answer(ino, asked, read);
-                if short { Err(Errno::EINTR) } else { Ok(read) }
+            let asked = offset..offset + size as u64;
+            let short = pages && read < size && !opens.may_answer(ino, asked, read);
+            if short { Err(Errno::EINTR) } else { Ok(read) }
+        };
+        self.reads.run(move || {
+            BUFFER.with_borrow_mut(|buffer| {
+                if buffer.len() < size {
+                    buffer.resize(size.max(init::MAX_WRITE as usize), 0);
+                }
+                let read = read(&mut buffer[..size]);
+                answer(read.map(|read| &buffer[..read]));
             });
-            answer(read.map(|read| &buffer[..read]));
         });
     }
 

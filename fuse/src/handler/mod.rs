@@ -17,12 +17,13 @@ mod losses;
 mod names;
 mod opens;
 mod permission;
+mod reads;
 mod seek;
 mod signals;
 mod sizes;
 mod telling;
 
-use crate::Log;
+use crate::Options;
 use crate::files::Files;
 use call::Caller;
 pub(crate) use call::Refused;
@@ -53,6 +54,7 @@ pub(crate) struct Handler<F: Files> {
     losses: losses::Losses,
     again: permission::LooksAgain,
     generations: generations::Generations,
+    reads: reads::Reads,
     /// Others change files, too: the kernel keeps little.
     shared: bool,
     /// What the mount says of at its end.
@@ -64,14 +66,14 @@ pub(crate) struct Handler<F: Files> {
 }
 
 impl<F: Files> Handler<F> {
-    /// A handler, and what must be started once there is a connection to the kernel. With
-    /// `writeback` the kernel keeps what is written to files that others may change, too. Writes
-    /// that are refused are noted in `refused`.
-    pub(crate) fn new(files: Arc<F>, log: Log, writeback: bool, refused: Arc<Refused>) -> (Self, seek::Late) {
+    /// A handler, and what must be started once there is a connection to the kernel. Writes that
+    /// are refused are noted in `refused`.
+    pub(crate) fn new(files: Arc<F>, options: &Options, refused: Arc<Refused>) -> (Self, seek::Late) {
         let kernel = Arc::<OnceLock<Notifier>>::default();
         let (seeks, late) = seek::queue(kernel.clone());
-        let shared = files.is_shared() && !writeback;
-        let caller = Caller::new(files, log);
+        // With `writeback` the kernel also keeps what is written to files that others may change.
+        let shared = files.is_shared() && !options.writeback;
+        let caller = Caller::new(files, options.log.clone());
         (
             Self {
                 caller,
@@ -80,6 +82,7 @@ impl<F: Files> Handler<F> {
                 losses: losses::Losses::default(),
                 again: permission::LooksAgain::default(),
                 generations: generations::Generations::default(),
+                reads: reads::Reads::new(options.threads),
                 shared,
                 refused,
                 seeks,
