@@ -59,6 +59,30 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
+/// The server does not know of data that a mount has not committed; the mount says it.
+#[test]
+fn the_status_of_a_mount_has_what_is_not_committed() {
+    if !possible("the_status_of_a_mount_has_what_is_not_committed") {
+        return;
+    }
+    let cluster = Cluster::new("rs:2+1", 3);
+    let (point, runtime) = (cluster.scratch.path.join("m"), cluster.scratch.path.join("run"));
+    let mounted = Background::new(&cluster, &point, &runtime);
+    let said = || run(weft().env("WEFT_RUNTIME_DIR", &runtime).args(["status", "--json"]).arg(&mounted.point)).json();
+    let committed = || cluster.on(&["status", "--json"]).json()["bytes"].as_u64().unwrap();
+    let mut file = File::create(point.join("file")).unwrap();
+    file.write_all(&[7; 100_000]).unwrap();
+    let before = said();
+    let of = |name: &str| before[name].as_u64().unwrap();
+    // On a slow machine it is committed by now.
+    let all = of("uncommitted_files") == 1 && of("uncommitted_bytes") == 100_000;
+    assert!(all || committed() == 100_000, "{before}");
+    file.sync_all().unwrap();
+    let after = said();
+    assert!(after["uncommitted_files"] == 0 && after["uncommitted_bytes"] == 0, "{after}");
+    assert_eq!(committed(), 100_000);
+}
+
 #[test]
 fn mounts_leave_nothing_and_are_mounted_again_at_once() {
     if !possible("mounts_leave_nothing_and_are_mounted_again_at_once") {

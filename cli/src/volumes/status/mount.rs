@@ -12,6 +12,7 @@ pub fn run(volume: &FileSystem, place: &str, write_cost: bool, as_json: bool) ->
     let targets = volume.known_health();
     let (reads, cost) = (volume.read_counts(), volume.write_cost());
     let (here, masters) = volume.coded_stripes();
+    let (files, uncommitted) = volume.uncommitted();
     if as_json {
         let each = targets.iter().map(|target| {
             let problem = match &target.health {
@@ -30,6 +31,8 @@ pub fn run(volume: &FileSystem, place: &str, write_cost: bool, as_json: bool) ->
             "connected": connected,
             "targets": each.collect::<Vec<_>>(),
             "dirty_bytes": volume.dirty_bytes(),
+            "uncommitted_files": files,
+            "uncommitted_bytes": uncommitted,
             "reads_degraded": reads.degraded(),
             "reads_hedged": reads.hedged(),
             "blocks_refused": reads.refused(),
@@ -45,7 +48,9 @@ pub fn run(volume: &FileSystem, place: &str, write_cost: bool, as_json: bool) ->
             }
         }
         show::text(format_args!(
-            "  {} not yet in stripes; {} degraded, {} hedged; {} whose checksum did not fit",
+            "  {} in {} not committed yet, {} not yet in stripes; {} degraded, {} hedged; {} whose checksum did not fit",
+            show::bytes(uncommitted),
+            show::count(files, "file"),
             show::bytes(volume.dirty_bytes()),
             show::count(reads.degraded() as usize, "read"),
             reads.hedged(),
