@@ -29,12 +29,16 @@ struct Voter {
 
 type Answer = (TargetId, Instant, std::io::Result<ClaimState>);
 
+/// How often a claim with such a lease is renewed.
+pub(in crate::journal) fn interval(lease: Option<Duration>) -> Duration {
+    lease.map_or(RENEWAL_INTERVAL, |length| RENEWAL_INTERVAL.min(length / MIN_RENEWALS_PER_LEASE))
+}
+
 /// Renews the claim at all targets until `stop` says whether to give it back, or is gone.
 pub(in crate::journal) fn run(shared: &Shared, stop: &Receiver<bool>) {
     let (sender, answers) = channel::<Answer>();
     let mut voters: Vec<Voter> = Vec::new();
-    let interval =
-        shared.lease.length().map_or(RENEWAL_INTERVAL, |length| RENEWAL_INTERVAL.min(length / MIN_RENEWALS_PER_LEASE));
+    let interval = interval(shared.lease.length());
     let release = 'renewals: loop {
         if shared.lease.length().is_some() && !shared.is_stopping() {
             renew(shared, &mut voters, &sender);
