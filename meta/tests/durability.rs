@@ -256,6 +256,33 @@ fn a_mirror_that_hangs_delays_nobody() {
     targets[1].hang.store(false, Ordering::Relaxed);
 }
 
+/// Three of four are enough: the fourth has less work, and one that is slow becomes the fourth.
+#[test]
+fn the_mirror_that_is_slow_gets_many_batches_in_one_write() {
+    let targets = targets(4);
+    let limits = JournalLimits { segment_bytes: 1 << 20, deadline: Duration::from_secs(60), ..quiet() };
+    let kv = Journaled::create(options(&targets, 3, memory(), limits)).unwrap();
+    kv.sync(put(&kv, 0)).unwrap();
+    for slow in &targets {
+        let before = slow.syncs.load(Ordering::Relaxed);
+        slow.hang.store(true, Ordering::Relaxed);
+        (1..=60).for_each(|number| kv.sync(put(&kv, number)).unwrap());
+        slow.hang.store(false, Ordering::Relaxed);
+        // The next slow one is not the only one that is behind.
+        let caught_up = Instant::now();
+        while slow.used() < targets.iter().map(|target| target.used()).max().unwrap() {
+            assert!(caught_up.elapsed() < Duration::from_secs(60), "it does not catch up");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let syncs = slow.syncs.load(Ordering::Relaxed) - before;
+        assert!(syncs < 20, "{syncs} syncs for 60 batches");
+    }
+    let status = kv.status();
+    assert!(status.failed.is_empty() && status.whole == 4, "{status:?}");
+    kv.close().unwrap();
+    assert!(targets.windows(2).all(|pair| pair[0].used() == pair[1].used()));
+}
+
 fn segments(target: &Flaky) -> Vec<TargetFile> {
     target.names().into_iter().filter(|name| matches!(name, TargetFile::Journal { .. })).collect()
 }

@@ -10,9 +10,11 @@ use std::time::{Duration, Instant};
 use world::Options;
 
 const HELP: &str = "\
-simulate --seed N [--trace] [--broken RULE]      one seed; --trace prints every event
-simulate --seeds A..B [--minutes N] [--jobs N] [--broken RULE]
-                                                 all of these, each in a process of its own, for so long at most
+simulate --seed N [--trace] [--takeovers] [--broken RULE]
+                                                 one seed; --trace prints every event
+simulate --seeds A..B [--minutes N] [--jobs N] [--takeovers] [--broken RULE]
+                                                 all of these, each in a process of its own, for so long at most;
+                                                 with --takeovers by several metadata servers, too
 
 simulate --failovers N [--from SEED] [--minutes N] [--jobs N] [--broken RULE]
 simulate --failovers 1 --seed N [--trace] [--broken RULE]
@@ -39,6 +41,7 @@ struct Arguments {
     time: Duration,
     jobs: usize,
     trace: bool,
+    takeovers: bool,
     broken: Broken,
 }
 
@@ -51,6 +54,7 @@ fn arguments() -> Result<Arguments, String> {
         time: Duration::MAX,
         jobs: std::thread::available_parallelism().map_or(2, usize::from),
         trace: false,
+        takeovers: false,
         broken: Broken::Nothing,
     };
     let mut rest = std::env::args().skip(1);
@@ -73,6 +77,7 @@ fn arguments() -> Result<Arguments, String> {
             }
             "--jobs" => found.jobs = number(&value()?)?.clamp(1, 256) as usize,
             "--trace" => found.trace = true,
+            "--takeovers" => found.takeovers = true,
             "--broken" => found.broken = value()?.parse()?,
             other => return Err(format!("{other}: no such option\n{HELP}")),
         }
@@ -112,7 +117,7 @@ pub fn main() -> ExitCode {
 fn one(seed: u64, arguments: &Arguments) -> bool {
     let options = Options { seed, loud: arguments.trace, most_steps: MAX_STEPS };
     let (history, mut wrong, trace) = world::run(options, || {
-        let (history, wrong) = scenario::run(arguments.broken);
+        let (history, wrong) = scenario::run(arguments.broken, arguments.takeovers);
         (history, wrong, world::trace())
     });
     // The checks are outside of the world: nothing runs beside them.
@@ -137,6 +142,7 @@ fn one(seed: u64, arguments: &Arguments) -> bool {
 fn many(seeds: Range<u64>, arguments: &Arguments) -> Result<bool, String> {
     let own = std::env::current_exe().map_err(|why| format!("this program: {why}"))?;
     let begun = Instant::now();
+    let takeovers: &[&str] = if arguments.takeovers { &["--takeovers"] } else { &[] };
     let mut next = seeds.clone();
     let mut running: VecDeque<(u64, Instant, Child)> = VecDeque::new();
     let (mut ran, mut failed) = (0, Vec::new());
@@ -144,7 +150,7 @@ fn many(seeds: Range<u64>, arguments: &Arguments) -> Result<bool, String> {
         while running.len() < arguments.jobs && begun.elapsed() < arguments.time && failed.is_empty() {
             let Some(seed) = next.next() else { break };
             let mut command = Command::new(&own);
-            command.args(["--seed", &seed.to_string()]).args(name(arguments.broken));
+            command.args(["--seed", &seed.to_string()]).args(takeovers).args(name(arguments.broken));
             let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
             running.push_back((seed, Instant::now(), child.map_err(|why| format!("it does not start: {why}"))?));
         }
@@ -171,7 +177,7 @@ fn many(seeds: Range<u64>, arguments: &Arguments) -> Result<bool, String> {
     println!("{ran} seeds from {seeds:?} in {took:.0} s, {count} wrong");
     failed.sort_unstable();
     for seed in &failed {
-        println!("again: cargo xtask simulate --seed {seed}");
+        println!("again: cargo xtask simulate --seed {seed} {}", takeovers.concat());
     }
     Ok(failed.is_empty())
 }

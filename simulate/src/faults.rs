@@ -67,8 +67,9 @@ impl Kind {
     }
 }
 
-/// The number of kinds that are rolled.
-const KINDS: u64 = 17;
+/// The number of kinds that are rolled with one metadata server, and with several.
+const KINDS: u64 = 12;
+const KINDS_WITH_TAKEOVERS: u64 = 17;
 
 /// A fault that goes on.
 struct Going {
@@ -84,6 +85,8 @@ pub struct Faults {
     dice: Dice,
     /// Pause between two faults, on average, in milliseconds.
     pause: u64,
+    /// How many kinds there are in this run.
+    kinds: u64,
     /// The only kind of this run; None: all.
     only: Option<u64>,
     /// How many stores may fail at a time.
@@ -92,20 +95,21 @@ pub struct Faults {
 }
 
 impl Faults {
-    pub fn new(lab: &Lab) -> Self {
+    pub fn new(lab: &Lab, takeovers: bool) -> Self {
+        let kinds = if takeovers { KINDS_WITH_TAKEOVERS } else { KINDS };
         let mut dice = Dice::new(world::roll(Dice::next), 7);
         let pause = *dice.choose(&[600, 2_000, 6_000, 60_000]).expect("there are some");
-        let only = dice.one_in(3).then(|| dice.below(KINDS));
+        let only = dice.one_in(3).then(|| dice.below(kinds));
         // With more, less can be done; what was synced is there nevertheless.
         let stores = if dice.one_in(4) { lab.stores.len() } else { lab.spare };
         world::note(format_args!("a fault each {pause} ms; only: {only:?}; up to {stores} stores"));
-        Self { dice, pause, only, stores, going: Vec::new() }
+        Self { dice, pause, kinds, only, stores, going: Vec::new() }
     }
 
     fn kind(&mut self, lab: &Lab) -> Kind {
         let client = self.dice.below(CLIENTS as u64) as usize;
         let store = self.dice.below(lab.stores.len() as u64) as usize;
-        let kind = self.only.unwrap_or_else(|| self.dice.below(KINDS));
+        let kind = self.only.unwrap_or_else(|| self.dice.below(self.kinds));
         match kind {
             0 => Kind::MetaDies,
             1 => Kind::MetaStops,

@@ -114,8 +114,8 @@ fn clock() -> fs::Time {
     fs::Time { seconds: now.as_secs() as i64, nanoseconds: now.subsec_nanos() }
 }
 
-/// Runs a seed; to be called in a world.
-pub fn run(broken: Broken) -> (All, Vec<String>) {
+/// Runs a seed; to be called in a world. With `takeovers`, several servers have the volume in turn.
+pub fn run(broken: Broken, takeovers: bool) -> (All, Vec<String>) {
     let panicked = Arc::new(AtomicBool::new(false));
     std::panic::set_hook(Box::new(move |why| {
         if !panicked.swap(true, Ordering::SeqCst) {
@@ -145,7 +145,7 @@ pub fn run(broken: Broken) -> (All, Vec<String>) {
     };
     (0..CLIENTS).for_each(|client| crew.start(&lab, client));
     let until = world::now() + FAULT_TIME;
-    Faults::new(&lab).run(&lab, &mut crew, until);
+    Faults::new(&lab, takeovers).run(&lab, &mut crew, until);
     world::note(format_args!("all works again"));
     sleep(CALM_TIME);
     crew.finish();

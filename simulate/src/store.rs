@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use volume::lock;
-use volume::target::{ClaimRequest, Clock, Crash, Memory, Target};
+use volume::target::{ClaimRequest, Clock, Crash, Memory, Refusal, Target};
 
 /// The faults of a store.
 #[derive(Clone, Copy, Debug, Default)]
@@ -71,7 +71,11 @@ impl Store {
         let seed = world::roll(world::Dice::next);
         self.stop();
         self.boot.fetch_add(1, Ordering::SeqCst);
-        world::atomically(|| self.disk.crash(seed))
+        match world::atomically(|| self.disk.crash(seed)) {
+            // What waits was written under a claim that another server has taken since: it is lost.
+            Err(error) if Refusal::fenced(&error).is_some() => Ok(()),
+            done => done,
+        }
     }
 
     /// Another disk, which is empty, takes the place of this one.

@@ -44,9 +44,9 @@ cargo xtask TASK
   torture DIR [--cluster] [--minutes N] [--seed N] [--writers N] [--weft PROGRAM] [--clean]
           random faults against a release build, as root: disks that are full, hang or go away, processes that are killed and
           stopped; checks every acknowledged byte. It works in DIR/weft-torture, which the next run, or --clean, removes
-  simulate --seeds A..B [--minutes N] [--jobs N] | --seed N [--trace]
+  simulate --seeds A..B [--minutes N] [--jobs N] [--takeovers] | --seed N [--trace] [--takeovers]
           whole file systems, stores and a metadata server in one simulated world, with faults by a seed; what
-          clients see is checked. A seed is the same run each time; --trace prints all of it
+          clients see is checked; with --takeovers several servers. A seed is the same run each time; --trace prints it
   simulate --failovers N [--from SEED] [--minutes N] [--jobs N] | --failovers 1 --seed N [--trace]
           nothing but takeovers between three metadata servers, until there were N
   model [--voters N] [--losses M] [--servers N] [--writes N] [--wipes N] [--drops N] [--leases]

@@ -140,7 +140,7 @@ fn a_whole_rack_is_lost_and_nothing_with_it() {
 
 /// Stores that have them open can still read them.
 #[test]
-fn chunks_that_are_deleted_under_running_stores_are_told_and_made_again() {
+fn chunks_that_are_deleted_under_running_stores_are_told_and_created_again() {
     let cluster = Cluster::new("rs:2+1", 3);
     let file = cluster.scratch.file("file", 3_000_000);
     run(weft().arg("cp").arg(file).arg(cluster.at("file"))).good();

@@ -468,7 +468,7 @@ fn a_volume_grows_and_shrinks() {
 }
 
 #[test]
-fn a_lost_volume_directory_is_made_again() {
+fn a_lost_volume_directory_is_created_again() {
     let volume = Volume::new("rs:4+2", 6);
     let disks = &volume.scratch.disks;
     volume.put(volume.scratch.file("f", 3_000_000), "").good();
@@ -487,7 +487,7 @@ fn a_lost_volume_directory_is_made_again() {
 }
 
 #[test]
-fn metadata_is_made_again_from_chunks() {
+fn metadata_is_rebuilt_from_chunks() {
     let volume = Volume::new("rs:4+2", 6);
     let tree = volume.scratch.path.join("tree");
     fs::create_dir_all(tree.join("a/b")).unwrap();

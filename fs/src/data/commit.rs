@@ -287,7 +287,7 @@ impl FileSystem {
         let mut state = file.state();
         let dirty = state.buffer.dirty_bytes();
         // A tiny file reserved its space in the metadata when it was written.
-        let little = state.buffer.is_tiny() || synced && dirty <= INLINE_BYTES && self.check_metadata_space().is_ok();
+        let little = state.buffer.is_tiny() || synced && dirty <= INLINE_BYTES && self.metadata_takes_more();
         if state.gone || dirty == 0 || !little || !state.buffer.nothing_pending() {
             return None;
         }

@@ -168,14 +168,19 @@ impl FileSystem {
         self.space.looked(spent, total, if takes_more { free } else { 0 });
     }
 
+    /// Whether changes that make the metadata grow are accepted. Waits for nothing.
+    pub(crate) fn metadata_takes_more(&self) -> bool {
+        let takes_more = self.sharing().metadata_takes_more(self.memory.inline());
+        takes_more.unwrap_or_else(|| self.space.now().1 > 0)
+    }
+
     /// Refuses changes that make the metadata grow while it is full. Changes that shrink it in the
     /// end are not checked, nor is data that was already accepted.
     pub(crate) fn check_metadata_space(&self) -> Result<()> {
-        match self.sharing().metadata_takes_more(self.memory.inline()) {
-            Some(true) => Ok(()),
-            Some(false) => Err(Error::Meta(meta::Error::NoSpace)),
-            None if self.space.now().1 > 0 => Ok(()),
-            None => Err(self.no_space_error()),
+        match self.metadata_takes_more() {
+            true => Ok(()),
+            false if self.is_shared() => Err(self.no_space_error()),
+            false => Err(Error::Meta(meta::Error::NoSpace)),
         }
     }
 

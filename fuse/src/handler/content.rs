@@ -55,7 +55,7 @@ impl<F: Files> Handler<F> {
             return error;
         }
         match self.opens.is_open(ino) {
-            // It was lost before it was open: the kernel makes it once more.
+            // It was lost before it was open: the kernel creates it once more.
             true if self.opens.take_creator(ino) == Some(process) => Errno::ESTALE,
             true if self.caller.files().losses(ino) > 0 => Errno::EIO,
             true => error,

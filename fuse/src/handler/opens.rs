@@ -26,7 +26,7 @@ struct Openers {
     fences: u64,
     /// Where the kernel believes the end of the file to be, in shared mounts.
     size: Size,
-    /// The process that made the file by opening it, until the kernel has its attributes.
+    /// The process that created the file by opening it, until the kernel has its attributes.
     creator: Option<u32>,
 }
 
@@ -104,14 +104,14 @@ impl Opens {
         self.told_size(ino);
     }
 
-    /// A process makes a file by opening it. The kernel asks for its attributes next.
+    /// A process creates a file by opening it. The kernel asks for its attributes next.
     pub fn created(&self, ino: u64, process: u32) {
         if let Some(openers) = self.map().get_mut(&ino) {
             openers.creator = Some(process);
         }
     }
 
-    /// The process that is still opening the file that it made.
+    /// The process that is still opening the file that it created. It is told once.
     pub fn take_creator(&self, ino: u64) -> Option<u32> {
         self.map().get_mut(&ino).and_then(|openers| openers.creator.take())
     }

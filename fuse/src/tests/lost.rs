@@ -4,7 +4,7 @@ use super::*;
 
 /// The kernel tries once more when it hears that a file is gone. Others may be faster more often.
 #[test]
-fn a_new_file_that_others_remove_is_made_again() {
+fn a_new_file_that_others_remove_is_created_again() {
     let Some(mount) = mount("again", &Options::default()) else { return };
     for _ in 0..5 {
         let remove: Before = Box::new(|files| {
@@ -21,7 +21,7 @@ fn a_new_file_that_others_remove_is_made_again() {
 /// A file that is opened to be rewritten may be lost with the metadata server before it is
 /// truncated.
 #[test]
-fn a_file_that_is_lost_while_it_is_opened_is_made_again() {
+fn a_file_that_is_lost_while_it_is_opened_is_created_again() {
     let files = Memory::new();
     files.shared.store(true, Ordering::Relaxed);
     let Some(mount) = mount_of("lost", files, &Options::default()) else { return };
@@ -39,7 +39,7 @@ fn a_file_that_is_lost_while_it_is_opened_is_made_again() {
 /// A new file may be lost with the metadata server before the kernel has asked whether the program
 /// may open it.
 #[test]
-fn a_new_file_that_is_lost_at_once_is_made_again() {
+fn a_new_file_that_is_lost_at_once_is_created_again() {
     let files = Memory::new();
     files.shared.store(true, Ordering::Relaxed);
     let Some(mount) = mount_of("unborn", files, &Options::default()) else { return };

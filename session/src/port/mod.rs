@@ -1,5 +1,5 @@
 //! The port to the names, attributes and extents of a volume. Behind it is this process's own
-//! [`Meta`](meta::Meta) or a server.
+//! [`Meta`] or a server.
 //!
 //! A table lists the operations. Macros generate from it the trait, the implementation that sends
 //! requests through a [`Call`] ([`Remote`]), and the function that answers them. A request is the

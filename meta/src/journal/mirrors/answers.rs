@@ -7,8 +7,15 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use volume::{lock, unpoisoned};
 
-/// The key of a mirror, and the result of the oldest job that it has not answered yet.
-pub(in crate::journal) type Answer = (u64, io::Result<Duration>);
+/// What a mirror answers.
+#[derive(Debug)]
+pub(in crate::journal) struct Answer {
+    /// The key of the mirror.
+    pub key: u64,
+    /// How many of its jobs, the oldest ones that it has not answered yet, had this result.
+    pub jobs: usize,
+    pub result: io::Result<Duration>,
+}
 
 /// A queue of answers with several senders and one receiver.
 #[derive(Clone, Default)]
@@ -63,16 +70,20 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(600);
 
+    fn done(key: u64) -> Answer {
+        Answer { key, jobs: 1, result: Ok(Duration::ZERO) }
+    }
+
     #[test]
     fn the_receiver_sleeps_until_there_are_enough() {
         let answers = Answers::default();
-        answers.send((1, Ok(Duration::ZERO)), false);
-        assert!(matches!(answers.wait(1, LONG), Some((1, Ok(_)))));
+        answers.send(done(1), false);
+        assert_eq!(answers.wait(1, LONG).unwrap().key, 1);
         assert!(answers.wait(1, Duration::ZERO).is_none());
         let sender = answers.clone();
-        let all = thread::spawn(move || (1..=3).for_each(|key| sender.send((key, Ok(Duration::ZERO)), false)));
+        let all = thread::spawn(move || (1..=3).for_each(|key| sender.send(done(key), false)));
         for key in 1..=3 {
-            assert_eq!(answers.wait(4 - key as usize, LONG).unwrap().0, key);
+            assert_eq!(answers.wait(4 - key as usize, LONG).unwrap().key, key);
         }
         all.join().unwrap();
         assert!(answers.next().is_none());
@@ -81,11 +92,11 @@ mod tests {
     #[test]
     fn a_failure_and_an_urgent_answer_wake_at_once() {
         let answers = Answers::default();
-        answers.send((1, Err(io::ErrorKind::StorageFull.into())), true);
-        assert!(answers.wait(9, LONG).unwrap().1.is_err());
+        answers.send(Answer { result: Err(io::ErrorKind::StorageFull.into()), ..done(1) }, true);
+        assert!(answers.wait(9, LONG).unwrap().result.is_err());
         let sender = answers.clone();
-        let copied = thread::spawn(move || sender.send((2, Ok(Duration::ZERO)), true));
-        assert_eq!(answers.wait(9, LONG).unwrap().0, 2);
+        let copied = thread::spawn(move || sender.send(done(2), true));
+        assert_eq!(answers.wait(9, LONG).unwrap().key, 2);
         copied.join().unwrap();
     }
 }

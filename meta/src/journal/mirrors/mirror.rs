@@ -5,29 +5,29 @@ use super::super::files::same;
 use super::super::options::MirrorTarget;
 use super::super::panics::caught;
 use super::super::shared::Shared;
-use super::answers::Answers;
+use super::answers::{Answer, Answers};
+use super::queue::{Queue, Task};
 use super::worker::Job as Plain;
 use crate::kv::Seq;
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
+use volume::target::{Durable, Target, TargetFile};
 
 /// The name of these threads.
 const MIRROR: &str = "weft-mirror";
 
 /// Work to do on a mirror; returns the time that the target itself took.
-pub(in crate::journal) type Job = Box<dyn FnOnce(&dyn volume::target::Target) -> io::Result<Duration> + Send>;
+pub(in crate::journal) type Job = Box<dyn FnOnce(&dyn Target) -> io::Result<Duration> + Send>;
 
 /// A mirror.
 pub(in crate::journal) struct Mirror {
     pub place: MirrorTarget,
     pub key: u64,
-    /// Each job, and whether the journal thread must learn that it is done.
-    jobs: Sender<(Job, bool)>,
+    queue: Arc<Queue>,
     running: Weak<()>,
     /// Set when a job fails or the mirror is dropped: the jobs behind it are not begun.
     broken: Arc<AtomicBool>,
@@ -68,19 +68,19 @@ impl Mirror {
         shared: &Arc<Shared>,
         answers: Answers,
     ) -> io::Result<Self> {
-        let (jobs, receiver) = channel::<(Job, bool)>();
-        let (alive, broken) = (Arc::new(()), Arc::new(AtomicBool::new(false)));
+        let (queue, alive, broken) = (Arc::<Queue>::default(), Arc::new(()), Arc::new(AtomicBool::new(false)));
         let running = Arc::downgrade(&alive);
         // A mirror that hangs must not keep the engine, and with it the index, alive.
         let (shared, stop, target) = (Arc::downgrade(shared), broken.clone(), place.1.clone());
+        let tasks = queue.clone();
         thread::Builder::new().name(MIRROR.into()).spawn(move || {
-            serve(key, &*target, &receiver, &stop, &answers, &shared);
+            serve(key, &*target, &tasks, &stop, &answers, &shared);
             drop(alive);
         })?;
         Ok(Self {
             place,
             key,
-            jobs,
+            queue,
             running,
             broken,
             sent: VecDeque::new(),
@@ -99,6 +99,17 @@ impl Mirror {
         self.queue(Some((batch, last)), bytes, job);
     }
 
+    /// Queues a batch that others make durable: it may wait for more of them.
+    pub fn hold(&mut self, batch: u64, last: Seq, file: TargetFile, at: u64, records: &[u8]) {
+        self.note(Some((batch, last)), records.len());
+        self.queue.hold(file, at, records);
+    }
+
+    /// Writes at once what it was given to hold.
+    pub fn hurry(&self) {
+        self.queue.hurry();
+    }
+
     /// Queues the copy of the state.
     pub fn copy(&mut self, job: Plain) {
         self.copying = Some(Instant::now());
@@ -111,9 +122,12 @@ impl Mirror {
     }
 
     fn queue(&mut self, batch: Option<(u64, Seq)>, bytes: usize, job: Job) {
+        self.note(batch, bytes);
+        self.queue.push(job, batch.is_none());
+    }
+
+    fn note(&mut self, batch: Option<(u64, Seq)>, bytes: usize) {
         self.sent.push_back(Sent { batch, bytes, at: Instant::now() });
-        // A thread that has ended answers nothing, and is late some time.
-        let _ = self.jobs.send((job, batch.is_none()));
     }
 
     /// Notes that the oldest job is done. Returns whether that was the copy of the state.
@@ -169,29 +183,35 @@ impl Mirror {
 impl Drop for Mirror {
     fn drop(&mut self) {
         self.broken.store(true, Ordering::Relaxed);
+        self.queue.close();
     }
 }
 
-fn serve(
-    key: u64,
-    target: &dyn volume::target::Target,
-    jobs: &Receiver<(Job, bool)>,
-    broken: &AtomicBool,
-    answers: &Answers,
-    shared: &Weak<Shared>,
-) {
-    while let Ok((job, copies)) = jobs.recv() {
-        let done = match broken.load(Ordering::Relaxed) {
-            true => continue,
-            // A panic is this target's failure: the others still have everything.
-            false => caught(MIRROR, || job(target)).unwrap_or_else(|why| Err(io::Error::other(why))),
+fn serve(key: u64, target: &dyn Target, tasks: &Queue, broken: &AtomicBool, answers: &Answers, shared: &Weak<Shared>) {
+    while let Some(task) = tasks.next() {
+        if broken.load(Ordering::Relaxed) {
+            continue;
+        }
+        // A panic is this target's failure: the others still have everything.
+        let run = |work: &mut dyn FnMut() -> io::Result<Duration>| {
+            caught(MIRROR, work).unwrap_or_else(|why| Err(io::Error::other(why)))
         };
-        let urgent = copies || done.is_err();
-        if done.is_err() {
+        let (batches, copies, result) = match task {
+            Task::Run(job, copies) => {
+                let mut job = Some(job);
+                (1, copies, run(&mut || job.take().map_or(Ok(Duration::ZERO), |job| job(target))))
+            }
+            Task::Append(append) => {
+                let records = [IoSlice::new(&append.records)];
+                (append.batches, false, run(&mut || target.write(append.file, append.at, &records, Durable::Now)))
+            }
+        };
+        let urgent = copies || result.is_err();
+        if result.is_err() {
             // What was queued behind it would leave a gap.
             broken.store(true, Ordering::Relaxed);
         }
-        answers.send((key, done), urgent);
+        answers.send(Answer { key, jobs: batches, result }, urgent);
         // The journal thread may sleep. It must see a failure, and a mirror that has become whole.
         if urgent && let Some(shared) = shared.upgrade() {
             shared.kick();

@@ -3,6 +3,7 @@
 
 pub(super) mod answers;
 pub(super) mod mirror;
+pub(super) mod queue;
 pub(super) mod recruit;
 pub(super) mod relocate;
 pub(super) mod retry;

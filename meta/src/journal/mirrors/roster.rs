@@ -285,6 +285,8 @@ impl Writer {
             files.generation += 1;
         }
         self.restart = true;
+        // The mirrors that are left may be needed now.
+        self.mirrors.iter().for_each(Mirror::hurry);
         self.note_least();
         self.shared.task(|_| ());
     }

@@ -7,6 +7,7 @@ use super::super::options::{MirrorTarget, is_full, unavailable};
 use super::super::shared::{Shared, closed};
 use super::answers::{Answer, Answers};
 use super::mirror::{Job, Mirror};
+use super::queue::MAX_HELD_BYTES;
 use super::recruit::is_gone;
 use crate::kv::{KvError, Seq};
 use plan::TargetId;
@@ -26,6 +27,10 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 const FAILURE_DELAY: Duration = Duration::from_millis(500);
 /// A mirror may be this many bytes behind, or more if more may wait to be written.
 const MAX_BEHIND_BYTES: usize = 8 << 20;
+/// The mirror that is not needed gets a batch at once when the others take this many times longer
+/// for it than they usually do, and that at least.
+const STRAGGLER_FACTOR: u32 = 4;
+const MIN_STRAGGLER_TIMEOUT: Duration = Duration::from_millis(2);
 /// How often the thread looks at the checkpointer's work while it waits for it.
 const CHECKPOINT_POLL_INTERVAL: Duration = Duration::from_millis(2);
 
@@ -59,6 +64,11 @@ pub(in crate::journal) struct Writer {
     begun: Option<Seq>,
     /// How many times in a row a copy to a target failed because its sources went away.
     pub stranded: BTreeMap<TargetId, u32>,
+    /// The key of the mirror that is not needed, because there is one more than that: the one that
+    /// was late last.
+    spare: Option<u64>,
+    /// How long batches take, averaged.
+    usual: Duration,
     /// The longest time that a mirror itself took for the batch in progress.
     slave: Duration,
     /// The last failure of a mirror since the last durable batch.
@@ -104,6 +114,8 @@ impl Writer {
             restart: false,
             begun: None,
             stranded: BTreeMap::new(),
+            spare: None,
+            usual: Duration::ZERO,
             slave: Duration::ZERO,
             error: None,
         };
@@ -130,6 +142,7 @@ impl Writer {
             }
         }
         // Those behind get the rest, if they are not too slow.
+        self.mirrors.iter().for_each(Mirror::hurry);
         let begun = Instant::now();
         while self.mirrors.iter().any(Mirror::is_behind) {
             let left = self.shared.limits.deadline.saturating_sub(begun.elapsed());
@@ -184,11 +197,17 @@ impl Writer {
         self.batch = Some(batch.clone());
         self.slave = Duration::ZERO;
         let begun = Instant::now();
+        let spare = self.spare(&batch);
         for number in 0..self.mirrors.len() {
-            self.send(number, &batch);
+            if Some(self.mirrors[number].key) == spare {
+                self.mirrors[number].hold(self.number, batch.last, batch.file, batch.at, &batch.records);
+            } else {
+                self.send(number, &batch);
+            }
         }
         self.wait()?;
         let (took, slave) = (begun.elapsed(), self.slave);
+        self.usual = (self.usual * 7 + took) / 8;
         self.shared.cost.set(Carried { distribution: took.saturating_sub(slave), slave }.within(took));
         self.finish(&batch);
         let Batch { records, .. } = batch;
@@ -221,6 +240,19 @@ impl Writer {
         Batch { file, at, head: Arc::new(head), records, last, replaces }
     }
 
+    /// The mirror that others spare a batch for now. Heads of segments go to all: they are what an
+    /// opening counts.
+    fn spare(&mut self, batch: &Batch) -> Option<u64> {
+        let counts = |mirror: &&Mirror| mirror.whole && mirror.copying.is_none() && mirror.full.is_none();
+        let keys = || self.mirrors.iter().filter(counts).map(|mirror| mirror.key);
+        if !batch.head.is_empty() || batch.records.len() >= MAX_HELD_BYTES || keys().count() <= self.shared.need() {
+            return None;
+        }
+        let before = self.spare.filter(|&spare| keys().any(|key| key == spare));
+        self.spare = before.or_else(|| keys().next_back());
+        self.spare
+    }
+
     /// Queues a batch at a mirror.
     pub fn send(&mut self, number: usize, batch: &Batch) {
         let Batch { file, at, head, records, last, replaces } = batch.clone();
@@ -245,13 +277,25 @@ impl Writer {
     /// Waits until m+1 mirrors have the batch in progress.
     fn wait(&mut self) -> Result<(), KvError> {
         let (begun, mut resumed) = (Instant::now(), Instant::now());
+        let straggles = MIN_STRAGGLER_TIMEOUT.max(self.usual * STRAGGLER_FACTOR);
+        let mut hurried = false;
         loop {
             let need = self.shared.need();
             let has = |mirror: &&Mirror| mirror.whole && mirror.done >= self.number;
             let missing = need.saturating_sub(self.mirrors.iter().filter(has).count());
             if missing == 0 {
                 self.error = None;
+                // With one late that should not be, the spare one was needed.
+                let late = |mirror: &&Mirror| mirror.whole && mirror.done < self.number;
+                if let Some(late) = self.mirrors.iter().filter(late).find(|late| Some(late.key) != self.spare) {
+                    self.spare = Some(late.key);
+                }
                 return Ok(());
+            }
+            let rest = straggles.saturating_sub(begun.elapsed());
+            if !hurried && rest == Duration::ZERO {
+                self.mirrors.iter().for_each(Mirror::hurry);
+                hurried = true;
             }
             self.settle()?;
             let unusual = |mirror: &Mirror| mirror.full.is_some() || mirror.copying.is_some();
@@ -277,7 +321,8 @@ impl Writer {
             // target that is still busy becomes a mirror after that.
             let waits = self.mirrors.iter().any(|mirror| !mirror.whole && mirror.copying.is_none())
                 || self.mirrors.len() < self.wanted && self.coming() > 0;
-            match self.answers.wait(missing, if waits { CHECKPOINT_POLL_INTERVAL } else { RETRY_INTERVAL }) {
+            let interval = if waits { CHECKPOINT_POLL_INTERVAL } else { RETRY_INTERVAL };
+            match self.answers.wait(missing, if hurried { interval } else { interval.min(rest) }) {
                 Some(answer) => self.answer(answer)?,
                 None if resumed.elapsed() >= RETRY_INTERVAL => {
                     self.resume();
@@ -314,12 +359,12 @@ impl Writer {
         Ok(())
     }
 
-    fn answer(&mut self, (key, result): Answer) -> Result<(), KvError> {
+    fn answer(&mut self, Answer { key, jobs, result }: Answer) -> Result<(), KvError> {
         let Some(number) = self.mirrors.iter().position(|mirror| mirror.key == key) else { return Ok(()) };
         let mirror = &mut self.mirrors[number];
         match result {
             Ok(slave) => {
-                let copied = mirror.answered();
+                let copied = (0..jobs).fold(false, |copied, _| mirror.answered() | copied);
                 if mirror.done == self.number {
                     self.slave = self.slave.max(slave);
                 }
@@ -341,6 +386,7 @@ impl Writer {
                 let current = mirror.whole && mirror.done + 1 >= self.number && self.batch.is_some();
                 if is_full(&error) && current {
                     mirror.stalled(error);
+                    self.mirrors.iter().for_each(Mirror::hurry);
                 } else {
                     self.lose(number, &error);
                 }
