@@ -110,9 +110,12 @@ fn a_fence_that_is_lost_with_a_disk_lets_no_earlier_opening_answer() {
         *time.lock().unwrap() += Duration::from_secs(31);
         let other = disks.see();
         other.cut(0, true);
+        // No renewal shows the first one that it is fenced.
+        one.cut(2, true);
         let second = Journaled::open(named("second", &other, 1)).unwrap();
         assert_eq!(numbers(&second), [1, 2].into());
         disks.0[2].lose();
+        one.cut(2, false);
         // A renewal may reach it first.
         while lease.is_some() && claim_of(&disks.0[2]).claim.is_none() && first.status().whole > 1 {
             std::thread::yield_now();

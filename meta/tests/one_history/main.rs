@@ -5,6 +5,7 @@
 mod blank;
 #[path = "../common/mod.rs"]
 mod common;
+mod index;
 mod slow;
 
 use common::{memory, of_places, small};

@@ -1,41 +1,33 @@
 //! Openings that take long.
 
+use super::index::Fate;
 use super::*;
-use std::sync::Condvar;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use volume::target::Lease;
 
-/// Closed, it stops openings while they read; and whether one has got there.
-static GATE: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
-static READS: AtomicBool = AtomicBool::new(false);
-
-/// As `add`, when the gate is open.
-fn gated(key: &[u8], old: Option<&[u8]>, operand: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
-    READS.store(true, Ordering::SeqCst);
-    drop(GATE.1.wait_while(GATE.0.lock().unwrap(), |open| !*open).unwrap());
-    common::add(key, old, operand)
+/// Waits for something that happens.
+fn until(what: &str, reached: &dyn Fn() -> bool) {
+    let begun = Instant::now();
+    while !reached() {
+        assert!(begun.elapsed() < Duration::from_secs(120), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// Otherwise two servers take a volume from one another, again and again, when it takes long to
 /// open. `cargo xtask simulate --failovers` found it.
 #[test]
 fn an_opening_that_reads_for_longer_than_a_lease_keeps_its_claims() {
-    let until = |what: &str, reached: &dyn Fn() -> bool| {
-        let begun = Instant::now();
-        while !reached() {
-            assert!(begun.elapsed() < Duration::from_secs(120), "{what}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    };
     let (disks, time) = leased(4);
     let kv = Journaled::create(Options { lease: LEASE, ..named("a", &disks.see(), 1) }).unwrap();
-    (1..3).for_each(|number| _ = add_durably(&kv, number).unwrap());
+    (1..3).for_each(|number| add_durably(&kv, number).unwrap());
     kv.close().unwrap();
     drop(kv);
-    let slow = Options { lease: LEASE, merge: gated, ..named("b", &disks.see(), 1) };
+    let fate = Fate::new();
+    fate.stop_readers(true);
+    let slow = Options { lease: LEASE, index: fate.index(), ..named("b", &disks.see(), 1) };
     let slow = std::thread::spawn(move || Journaled::open(slow));
-    until("it reads", &|| READS.load(Ordering::SeqCst));
+    until("it reads", &|| fate.is_read());
     let most = Duration::from_secs(29);
     for _ in 0..2 {
         *time.lock().unwrap() += most;
@@ -44,8 +36,7 @@ fn an_opening_that_reads_for_longer_than_a_lease_keeps_its_claims() {
     }
     let other = Journaled::open(Options { lease: LEASE, ..named("c", &disks.see(), 1) });
     assert!(matches!(&other, Err(KvError::Held(whose)) if whose.contains('b')), "{other:?}");
-    *GATE.0.lock().unwrap() = true;
-    GATE.1.notify_all();
+    fate.stop_readers(false);
     let kv = slow.join().unwrap().unwrap();
     add_durably(&kv, 3).unwrap();
     assert_eq!(numbers(&kv), [1, 2, 3].into());
