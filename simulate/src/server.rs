@@ -28,6 +28,8 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 const REPAIR_INTERVAL: Duration = Duration::from_secs(4);
 /// Pause before a failed opening is repeated.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// Pause after what was open has failed.
+const FAILURE_PAUSE: Duration = Duration::from_secs(5);
 /// How long an answer waits for a late renewal of the server's lease, and how often it looks.
 const TENURE_TIMEOUT: Duration = Duration::from_secs(10);
 const TENURE_POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -69,26 +71,47 @@ impl Server {
         process.set_drift(world::roll(|dice| dice.below(2 * DRIFT as u64) as i64 - DRIFT));
         let (lab, index) = (lab.clone(), lab.new_index());
         process.spawn(move || {
-            let volume = loop {
-                match open(&lab, host, &index) {
-                    Ok(volume) => break volume,
-                    Err(why) => world::note(format_args!("cannot open the volume: {why}")),
+            loop {
+                let volume = Self::serve(&lab, process, host, &index, start);
+                // As `cluster::Post` does: what has failed is left, and the volume opened again.
+                while volume.tenure() != Tenure::Failed {
+                    sleep(REPORT_INTERVAL);
                 }
-                sleep(RETRY_PAUSE);
-            };
-            let sessions = Sessions::new(volume, LEASE);
-            sessions.keep_ticking();
-            let volume = Arc::downgrade(sessions.volume());
-            std::thread::spawn(move || maintain(&volume));
-            for number in 0..lab.stores.len() {
-                let (lab, sessions) = (lab.clone(), sessions.clone());
-                std::thread::spawn(move || report(&lab, host, &sessions, number));
+                world::live();
+                world::note(format_args!("cannot go on: {}", volume.trouble().unwrap_or_default()));
+                volume.abandon();
+                // It never ends: its end would wait for what has failed.
+                std::mem::forget(volume);
+                sleep(FAILURE_PAUSE);
+                if lab.serving().is_none_or(|server| server.process != process) {
+                    return;
+                }
             }
-            world::live();
-            world::note(format_args!("serves, start {start}"));
-            lab.serve(Self { process, host, sessions, replays: Mutex::default(), broken: lab.broken });
         });
         process
+    }
+
+    /// Opens the volume, and answers requests from then on.
+    fn serve(lab: &Arc<Lab>, process: Process, host: Host, index: &Kept, start: u64) -> Arc<FileSystem> {
+        let volume = loop {
+            match open(lab, host, index) {
+                Ok(volume) => break volume,
+                Err(why) => world::note(format_args!("cannot open the volume: {why}")),
+            }
+            sleep(RETRY_PAUSE);
+        };
+        let sessions = Sessions::new(volume.clone(), LEASE);
+        sessions.keep_ticking();
+        let maintained = Arc::downgrade(&volume);
+        std::thread::spawn(move || maintain(&maintained));
+        for number in 0..lab.stores.len() {
+            let (lab, sessions) = (lab.clone(), sessions.clone());
+            std::thread::spawn(move || report(&lab, host, &sessions, number));
+        }
+        world::live();
+        world::note(format_args!("serves, start {start}"));
+        lab.serve(Self { process, host, sessions, replays: Mutex::default(), broken: lab.broken });
+        volume
     }
 
     fn replay(&self, session: u64) -> Arc<Replay> {
@@ -102,7 +125,7 @@ impl Server {
         loop {
             match self.sessions.volume().tenure() {
                 Tenure::Fresh => return true,
-                Tenure::Over => return false,
+                Tenure::Over | Tenure::Failed => return false,
                 Tenure::Stale if begun.elapsed() >= TENURE_TIMEOUT => return false,
                 Tenure::Stale => sleep(TENURE_POLL_INTERVAL),
             }

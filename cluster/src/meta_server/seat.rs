@@ -41,6 +41,9 @@ pub struct Rules {
     pub look: Duration,
     /// The least and the longest wait after a claim that failed.
     pub pause: (Duration, Duration),
+    /// How long a server that could not go on, or not open the volume, for a reason of its own
+    /// leaves it to others: longer than those wait for one another.
+    pub rest: Duration,
     /// How long a standby without an invitation leaves a returned claim alone.
     pub courtesy: Duration,
     /// Of several standbys, each waits longer by this than the one before it, because two that
@@ -55,6 +58,7 @@ impl Rules {
             enough,
             look: Duration::from_millis(400),
             pause: (Duration::from_millis(100), Duration::from_millis(600)),
+            rest: Duration::from_secs(5),
             courtesy: Duration::from_millis(700),
             step: Duration::from_millis(300),
         }
@@ -75,8 +79,8 @@ pub enum Action {
     Look,
     /// Claim the volume and open it, then call `claimed`.
     Claim,
-    /// Another server has the volume: end what is open without touching a target, then call
-    /// `ended`.
+    /// Another server has the volume, or this one cannot go on: end what is open without touching a
+    /// target, then call `ended`.
     Discard,
     /// Answer the requests that came, commit everything, release the claim in favour of this
     /// server, then call `ended`.
@@ -92,6 +96,8 @@ pub enum Claimed {
     Holds,
     /// It is not: another server was faster, or too few targets answered.
     Failed,
+    /// It is not, for a reason of this server: its disk is full, say. Another one may be able to.
+    Unable,
 }
 
 /// What a server is.
@@ -105,7 +111,7 @@ pub enum SeatState {
     Holder,
     /// It gives the volume to another server, or ends.
     HandingOver,
-    /// It ends what it had open, for another server has claimed the volume.
+    /// It ends what it had open, for another server has claimed the volume, or it cannot go on.
     Fenced,
     /// The process ends.
     Over,
@@ -126,6 +132,8 @@ pub struct Seat {
     free: Option<(Time, bool)>,
     /// The process ends as soon as nothing is open.
     stops: bool,
+    /// What it has open does not go on, for a reason of its own.
+    failed: bool,
 }
 
 /// An action without what is in the state already.
@@ -149,6 +157,7 @@ impl Seat {
             not_before: Time::ZERO,
             free: None,
             stops: false,
+            failed: false,
         }
     }
 
@@ -222,6 +231,7 @@ impl Seat {
             Claimed::Holds if self.stops => self.close(None),
             Claimed::Holds => self.state = SeatState::Holder,
             Claimed::Failed => self.stand_by(rules.wait(random), now),
+            Claimed::Unable => self.stand_by(rules.rest, now),
         }
     }
 
@@ -231,6 +241,13 @@ impl Seat {
         if self.state == SeatState::Holder {
             (self.state, self.action) = (SeatState::Fenced, Some(Said::Discard));
         }
+    }
+
+    /// What is open cannot go on, for a reason of this server. Others come first, and none of them
+    /// does while this one tries again and again.
+    pub fn failed(&mut self) {
+        self.failed |= self.state == SeatState::Holder;
+        self.fenced();
     }
 
     /// Gives the volume to another server. Returns whether this server has it to give.
@@ -249,7 +266,10 @@ impl Seat {
     /// The answer to `Discard` and `Close`.
     pub fn ended(&mut self, rules: &Rules, now: Time, random: u64) {
         match self.state {
-            SeatState::HandingOver | SeatState::Fenced => self.stand_by(rules.wait(random), now),
+            SeatState::HandingOver | SeatState::Fenced => {
+                let pause = if std::mem::take(&mut self.failed) { rules.rest } else { rules.wait(random) };
+                self.stand_by(pause, now);
+            }
             _ => {}
         }
     }

@@ -220,6 +220,7 @@ impl Journaled {
         match () {
             () if self.shared.fenced().is_some() => Standing::Fenced,
             () if self.shared.lease.is_fresh() => Standing::Fresh,
+            () if self.shared.log().failed.is_some() => Standing::Failed,
             () => Standing::Late,
         }
     }

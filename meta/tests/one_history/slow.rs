@@ -1,7 +1,8 @@
-//! Openings that take long.
+//! Openings that take long, and engines that fail.
 
 use super::index::Fate;
 use super::*;
+use meta::journal::Standing;
 use std::time::Instant;
 use volume::target::Lease;
 
@@ -40,4 +41,24 @@ fn an_opening_that_reads_for_longer_than_a_lease_keeps_its_claims() {
     let kv = slow.join().unwrap().unwrap();
     add_durably(&kv, 3).unwrap();
     assert_eq!(numbers(&kv), [1, 2, 3].into());
+}
+
+/// A server has to leave it to others, or to open the volume once more: it would say for ever that
+/// its lease is late. `cargo xtask simulate --takeovers --seed 278` found it.
+#[test]
+fn an_engine_whose_index_is_full_does_not_go_on_and_says_so() {
+    let (disks, time) = leased(3);
+    let (fate, lease) = (Fate::new(), Some(Duration::from_millis(200)));
+    let kv = Journaled::create(Options { lease, index: fate.index(), ..named("a", &disks.see(), 1) }).unwrap();
+    add_durably(&kv, 1).unwrap();
+    fate.set_full(true);
+    add_durably(&kv, 2).unwrap();
+    assert!(kv.checkpoint().is_err());
+    until("it has failed", &|| kv.standing() == Standing::Failed);
+    assert!(add_durably(&kv, 3).is_err() && kv.get(b"sum").is_err());
+    fate.set_full(false);
+    assert_eq!(kv.standing(), Standing::Failed, "for ever");
+    *time.lock().unwrap() += Duration::from_secs(1);
+    let other = Journaled::open(named("b", &disks.see(), 1)).unwrap();
+    assert_eq!(numbers(&other), [1, 2].into());
 }
