@@ -27,7 +27,7 @@ struct Voter {
     whole: bool,
 }
 
-type Answer = (TargetId, Instant, std::io::Result<ClaimState>);
+type Answer = (TargetId, Duration, std::io::Result<ClaimState>);
 
 /// How often a claim with such a lease is renewed.
 pub(in crate::journal) fn interval(lease: Option<Duration>) -> Duration {
@@ -138,7 +138,7 @@ fn renew(shared: &Shared, voters: &mut Vec<Voter>, answers: &Sender<Answer>) {
         voter.busy = true;
         voter.whole = shared.files().whole.iter().any(|place| same(place, &voter.place));
         let (request, answers, id) = (shared.renewal(), answers.clone(), voter.place.0);
-        let asked = Instant::now();
+        let asked = shared.lease.now();
         voter.worker.post(Box::new(move |target| {
             let answer = target.claim(&request);
             let _ = answers.send((id, asked, answer));
