@@ -6,6 +6,7 @@ use crate::crew::{Roles, live_in_threads};
 use crate::encode::{Decision, decide};
 use crate::job::{Options, Source, limits, most_objects, places};
 use crate::message::{Group, Large, Problem, Tally, Work};
+use crate::pace::{PACE_ATTRIBUTE, Pace};
 use crate::report::Facts;
 use crate::roles::{Craft, Made, Manager, Plan, Reporter, Show};
 use crate::transport::Broken;
@@ -162,25 +163,6 @@ pub struct Planned {
     /// The estimated duration in seconds, at the pace of the last job into the same directory. None
     /// if there was no such job.
     pub seconds: Option<f64>,
-}
-
-/// The attribute that stores the pace of the last job into a directory of a volume.
-pub(crate) const PACE_ATTRIBUTE: &[u8] = b"user.weft.pace";
-
-/// The pace of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Pace {
-    pub bytes_per_second: f64,
-    pub files_per_second: f64,
-}
-
-impl Pace {
-    /// The estimated time for this amount of work: the slower of the rates for files and for bytes
-    /// decides.
-    fn seconds(&self, facts: &Facts) -> f64 {
-        let by = |amount: u64, rate: f64| if rate > 0.0 { amount as f64 / rate } else { 0.0 };
-        by(facts.bytes, self.bytes_per_second).max(by(facts.files, self.files_per_second))
-    }
 }
 
 /// Finds out what a job would do. Writes the plan to `list` if there is one; a plan has one source

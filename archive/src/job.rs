@@ -2,10 +2,10 @@
 
 use crate::clock::{Clock, process_seconds};
 use crate::crew::{Roles, live_in_threads};
-use crate::dry::{PACE_ATTRIBUTE, Pace};
 use crate::encode::{Encoder, Encoding, HIDDEN};
 use crate::limit::Limiter;
 use crate::message::{DirectoryPair, Stat, Walk};
+use crate::pace::{PACE_ATTRIBUTE, Pace};
 use crate::report::{Facts, Written};
 use crate::roles::{Manager, Plan, Reporter, Show};
 use crate::transport::{Broken, Crew};

@@ -9,6 +9,7 @@ pub mod energy;
 pub mod job;
 pub mod limit;
 pub mod message;
+mod pace;
 pub mod report;
 pub mod restore;
 pub mod roles;

@@ -1,18 +1,22 @@
 //! `weft demo`: the whole story on real files, in a temporary directory: encode, lose, damage,
 //! decode, compare, repair, verify. Everything it prints was done and measured in this run.
 
+pub(crate) mod timing;
+
 use crate::failure::{Failure, Outcome};
+use crate::volumes::demo::{Load, cluster, embedded, same};
 use crate::{interrupt, progress, show};
 use clap::Args;
 use plan::sizes;
 use serde_json::json;
 use std::fs::{self, File};
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use timing::{speed, timed};
 use volume::object::{DecodeOptions, Destination, EncodeOptions, Source, decode, encode, find, repair, verify};
 use volume::target::Directory;
 use volume::{Control, Shown};
@@ -61,9 +65,9 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         documents.push(scene.tell(file, &say)?);
     }
     scene.lose_too_much(&sources, &say)?;
-    let load = crate::volumes::demo::Load { files: &[&sources, &generated], tree: &tree };
-    let volume = crate::volumes::demo::embedded::tell(&scene.path, load, &say)?;
-    let cluster = crate::volumes::demo::cluster::tell(&scene.path, load, &say)?;
+    let load = Load { files: &[&sources, &generated], tree: &tree };
+    let volume = embedded::tell(&scene.path, load, &say)?;
+    let cluster = cluster::tell(&scene.path, load, &say)?;
     if !as_json {
         return Ok(());
     }
@@ -228,16 +232,6 @@ impl Scene {
     }
 }
 
-pub(crate) fn timed<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<(Duration, T), Failure> {
-    let begun = Instant::now();
-    let result = work()?;
-    Ok((begun.elapsed(), result))
-}
-
-pub(crate) fn speed(bytes: u64, time: Duration) -> String {
-    format!("{}, {}", show::time(time), show::rate(bytes, time))
-}
-
 fn length(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |found| found.len())
 }
@@ -301,18 +295,4 @@ fn flip_bits(path: &Path) -> io::Result<()> {
         file.write_all_at(&[byte[0] ^ 4], at)?;
     }
     Ok(())
-}
-
-pub(crate) fn same(a: &Path, b: &Path) -> io::Result<bool> {
-    let (mut a, mut b) = (BufReader::new(File::open(a)?), BufReader::new(File::open(b)?));
-    let (mut left, mut right) = (vec![0; 1 << 16], vec![0; 1 << 16]);
-    loop {
-        let count = a.read(&mut left)?;
-        if count == 0 {
-            return Ok(b.read(&mut right)? == 0);
-        }
-        if b.read_exact(&mut right[..count]).is_err() || left[..count] != right[..count] {
-            return Ok(false);
-        }
-    }
 }

@@ -1,6 +1,5 @@
 //! How a command ends when it does not succeed: one line on standard error and an exit status.
 
-use serde_json::json;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -87,7 +86,8 @@ impl Failure {
         }
     }
 
-    fn kind(&self) -> &'static str {
+    /// The kind of failure, for programs.
+    pub fn kind(&self) -> &'static str {
         match self {
             Self::Usage(_) => "usage",
             Self::Work(error) => error.kind(),
@@ -99,17 +99,13 @@ impl Failure {
         }
     }
 
-    /// Reports it to the user, or as JSON to a program that asked for that, and returns the exit
-    /// status.
-    pub fn report(&self, json: bool) -> u8 {
-        if !matches!(self, Self::Found | Self::OutputClosed) {
-            // If standard error is closed, the exit status still tells.
-            crate::show::error(self);
-            if json {
-                let error = json!({ "kind": self.kind(), "message": self.to_string() });
-                let _ = crate::show::json_line("error", error);
-            }
-        }
+    /// Whether there is something to say that was not printed yet.
+    pub fn has_message(&self) -> bool {
+        !matches!(self, Self::Found | Self::OutputClosed)
+    }
+
+    /// The exit status.
+    pub fn status(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
             Self::TooFew(_) => 3,

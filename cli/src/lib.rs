@@ -26,7 +26,7 @@ mod volumes;
 pub mod archiving {
     pub use crate::failure::{Failure, Outcome};
     pub use crate::interrupt::control;
-    pub use crate::show::warning;
+    pub use crate::show::{failure, warning};
     pub use crate::volumes::archive::{Arguments, Report, Wanted, end};
     pub use crate::volumes::job_progress::Progress;
     pub use crate::volumes::{Address, Open, client_name, open, options, server_of};
@@ -260,7 +260,7 @@ pub fn main() -> ExitCode {
     match volumes::helper::translate(&given) {
         Ok(Some(ours)) => carry_out_given(ours, status, false),
         Ok(None) => ExitCode::SUCCESS,
-        Err(failure) => status(failure.report(false)).into(),
+        Err(failure) => status(show::failure(&failure, false)).into(),
     }
 }
 
@@ -272,12 +272,12 @@ fn carry_out_given(given: Vec<OsString>, shown: impl Fn(u8) -> u8, forwards: boo
     let given = spelling::today(&commands, given);
     let commands = match config::with_file(commands, &given) {
         Ok(commands) => commands,
-        Err(failure) => return shown(failure.report(as_json)).into(),
+        Err(failure) => return shown(show::failure(&failure, as_json)).into(),
     };
     let (arguments, identity) = parse(commands, given).unwrap_or_else(|why| suggest(why).exit());
     // An unknown kernel is not the fault of a file, so no command begins with one.
     if let Err(error) = gf::select::chosen() {
-        return shown(Failure::Usage(error.to_string()).report(arguments.json)).into();
+        return shown(show::failure(&Failure::Usage(error.to_string()), arguments.json)).into();
     }
     log::begin();
     let json = arguments.json;
@@ -286,13 +286,13 @@ fn carry_out_given(given: Vec<OsString>, shown: impl Fn(u8) -> u8, forwards: boo
         Failure::Busy(volume, _) if forwards => volumes::remote::forward(volume),
         _ => None,
     };
-    mounted.unwrap_or_else(|| shown(failure.report(json)).into())
+    mounted.unwrap_or_else(|| shown(show::failure(&failure, json)).into())
 }
 
 /// Carries out a command for another process and reports how it ended: its exit status.
 fn run(arguments: Arguments) -> u8 {
     let json = arguments.json;
-    carry_out(arguments, None).map_or_else(|failure| failure.report(json), |()| 0)
+    carry_out(arguments, None).map_or_else(|failure| show::failure(&failure, json), |()| 0)
 }
 
 fn carry_out(arguments: Arguments, identity: Option<&Path>) -> Outcome {

@@ -39,6 +39,19 @@ pub fn error(what: impl Display) {
     tell(Level::Error, what);
 }
 
+/// Reports a failure to the user, or as JSON to a program that asked for that, and returns the exit
+/// status.
+pub fn failure(why: &Failure, as_json: bool) -> u8 {
+    if why.has_message() {
+        // If standard error is closed, the exit status still tells.
+        error(why);
+        if as_json {
+            let _ = json_line("error", json!({ "kind": why.kind(), "message": why.to_string() }));
+        }
+    }
+    why.status()
+}
+
 #[derive(Clone, Copy)]
 enum Level {
     Error,

@@ -4,7 +4,7 @@
 use cluster::capability::{CLOCK_TOLERANCE, Capability, Fence, FenceMessage, Rights, TOKEN_BYTES, Token, now_ms};
 use cluster::{Identity, Members, Store, make_identities, use_identity};
 use fs::Places;
-use plan::TargetId;
+use plan::{SetId, TargetId};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -60,10 +60,11 @@ fn what_a_master_shows_lasts_no_longer_than_what_its_client_showed() {
     let places: Vec<&str> = places.iter().map(String::as_str).collect();
     let now = now_ms();
     // A store accepts no work of a session before it knows which sessions live.
-    let all = Capability { volume, set: 0, rights: Rights::Everything, session: 0, expires_ms: u64::MAX };
+    let all = Capability { volume, set: SetId(0), rights: Rights::Everything, session: 0, expires_ms: u64::MAX };
     let fence = FenceMessage::encode(&key.sign(&all), Fence { volume, next: 2, live: vec![1] });
     client.call_blocking(FENCE, &fence, &[], Duration::from_secs(20)).unwrap();
-    for (set, expires_ms) in [(3u64, now + 20_000), (4, now + 25_000), (3, now + 30_000)] {
+    for (set, expires_ms) in [(3, now + 20_000), (4, now + 25_000), (3, now + 30_000)] {
+        let set = SetId(set);
         let token = key.sign(&Capability { volume, set, rights: Rights::Write, session: 1, expires_ms });
         let (record, checksum) = (CHUNK_HEADER_BYTES as u32, gf::checksum::crc64(b"data"));
         // As a client encodes it: volume, set, code, time, record, sequence, manifest, spare,

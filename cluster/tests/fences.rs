@@ -3,7 +3,7 @@
 use cluster::capability::{CLOCK_TOLERANCE, Capability, Fence, FenceMessage, Rights};
 use cluster::{ClusterKey, Identity, Members, Store, make_identities};
 use fs::Places;
-use plan::TargetId;
+use plan::{SetId, TargetId};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -52,7 +52,8 @@ impl Running {
 
     /// Writes in a session at an offset.
     fn write(&self, session: u64, offset: u64, timeout: Duration) -> Result<(), Error> {
-        let capability = Capability { volume: VOLUME, set: 3, rights: Rights::Write, session, expires_ms: u64::MAX };
+        let capability =
+            Capability { volume: VOLUME, set: SetId(3), rights: Rights::Write, session, expires_ms: u64::MAX };
         let token = self.key.sign(&capability);
         // As a client encodes it: target, file (chunk 0 of set 3), another name, offset, length,
         // another range, token.
@@ -64,7 +65,8 @@ impl Running {
 
     /// Tells the store which sessions below 10 live.
     fn tell(&self, live: &[u64]) {
-        let all = Capability { volume: VOLUME, set: 0, rights: Rights::Everything, session: 0, expires_ms: u64::MAX };
+        let all =
+            Capability { volume: VOLUME, set: SetId(0), rights: Rights::Everything, session: 0, expires_ms: u64::MAX };
         let fence = Fence { volume: VOLUME, next: 10, live: live.to_vec() };
         let message = FenceMessage::encode(&self.key.sign(&all), fence);
         self.client.call_blocking(FENCE, &message, &[], TEST_TIMEOUT).unwrap();

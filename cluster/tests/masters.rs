@@ -3,7 +3,7 @@
 use cluster::{ClusterPlaces, Store};
 use fs::Places;
 use plan::coding::Coder;
-use plan::{Span, TargetId};
+use plan::{SetId, Span, TargetId};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -85,7 +85,7 @@ impl Lab {
         let code = ec::parse(code).unwrap();
         let all = (0..code.shape().blocks()).map(|number| Some(TargetId(number as u16))).collect();
         let pool = Arc::new(BufferPool::new(&*code, fs::full_stripe_bytes(code.shape().k), 4));
-        let layout = SetLayout { volume: VolumeId([9; 16]), set: 3, code, places: all };
+        let layout = SetLayout { volume: VolumeId([9; 16]), set: SetId(3), code, places: all };
         let writer = SetWriter::create(targets.clone(), pool.clone(), layout, 64 << 20, 1);
         methods.lock().unwrap().clear();
         Self { path, servers, methods, answers, targets, pool, writer }
@@ -144,7 +144,7 @@ fn a_small_write_is_one_request_of_the_client_and_the_bytes_are_the_same() {
         assert_eq!((a.record, a.block, a.missing), (b.record, b.block, b.missing));
         assert_eq!(b.by, Coder::Master);
         let mut out = vec![0; length];
-        let span = Span { set: 3, record: b.record, block: b.block, start: 0 };
+        let span = Span { set: SetId(3), record: b.record, block: b.block, start: 0 };
         read(&there.targets, there.writer.layout(), span, &mut out).unwrap();
         assert!(out == pattern(length, sequence));
     }
@@ -185,7 +185,7 @@ fn more_than_a_master_takes_at_a_time_is_written_all_the_same() {
     assert_eq!((done.len(), lab.writer.missing()), (48, vec![]));
     for (sequence, stripe) in done {
         let mut out = vec![0; 1 << 20];
-        let span = Span { set: 3, record: stripe.record, block: stripe.block, start: 0 };
+        let span = Span { set: SetId(3), record: stripe.record, block: stripe.block, start: 0 };
         read(&lab.targets, lab.writer.layout(), span, &mut out).unwrap();
         assert!(out == pattern(1 << 20, sequence), "stripe {sequence}");
     }

@@ -1,7 +1,6 @@
 //! Choosing between maps that give the same bytes: a model drops the hopeless, a measurement of a
 //! millisecond or so on this processor decides between the rest. The choice never changes a byte.
 
-use crate::grs::Candidate;
 use crate::transform::Transform;
 use std::time::{Duration, Instant};
 
@@ -15,6 +14,18 @@ const TRIAL_BYTES: usize = 4096;
 /// candidate counts.
 const TRIAL_ROUNDS: std::ops::Range<usize> = 5..40;
 const TRIAL_TIME: Duration = Duration::from_millis(1);
+
+/// A transform and its modelled cost in multiplications.
+pub(crate) struct Candidate {
+    pub transform: Transform,
+    pub cost: usize,
+}
+
+impl Candidate {
+    pub fn new(transform: Transform, cost: usize) -> Self {
+        Self { transform, cost }
+    }
+}
 
 pub(crate) fn fastest(mut candidates: Vec<Candidate>) -> Transform {
     let least = candidates.iter().map(|c| c.cost).min().unwrap_or(0);

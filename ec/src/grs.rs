@@ -6,7 +6,7 @@
 //! columns fall into cosets: the maps here are all the ways to compute it, and the fastest is found
 //! by measuring.
 
-use crate::fastest::fastest;
+use crate::fastest::{Candidate, fastest};
 use crate::transform::Transform;
 use gf::coset::{vanishing, vanishing_derivative};
 use gf::field::{inv, mul};
@@ -105,18 +105,6 @@ impl Grs {
         let input = |&s: &usize| mul(self.column[s], inv(vanishing_at(s)));
         let output = |&x: &usize| mul(vanishing_at(x), inv(self.column[x]));
         (inputs.iter().map(input).collect(), outputs.iter().map(output).collect())
-    }
-}
-
-/// A transform and its modelled cost in multiplications.
-pub(crate) struct Candidate {
-    pub transform: Transform,
-    pub cost: usize,
-}
-
-impl Candidate {
-    fn new(transform: Transform, cost: usize) -> Self {
-        Self { transform, cost }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Why a code cannot be had: typed, and as a text that says what would work.
 
-use crate::codes::{CATALOGUE, DEFAULT_PACKET, MAX_PACKET_BYTES, MAX_PRIME};
+use crate::codes::catalogue::{CATALOGUE, DEFAULT_PACKET, MAX_PACKET_BYTES, MAX_PRIME};
 use crate::spec::{MAX_BLOCKS, MAX_SPEC_BYTES, Shape, Spec};
 use gf::select::NoKernel;
 use std::fmt;

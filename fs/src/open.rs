@@ -11,6 +11,7 @@ use crate::volume::create::{begin, journal_limits, owner};
 use crate::volume::find::{FoundTargets, find};
 use crate::volume::history::{self, History};
 use crate::volume::label::{Label, Role as TargetRole};
+use crate::volume::membership::{complete, write_pointer};
 use crate::volume::opened::{INDEX, Opened, STRIPES_PER_OPENING, lock};
 use crate::volume::places::{Directories, Places};
 use crate::volume::warnings::{self, Warnings};
@@ -54,10 +55,18 @@ fn upgrade(
             .write(&**disk, id)
             .map_err(|why| Error::Unavailable(format!("cannot upgrade the label of target {}: {why}", id.0)))?;
     }
-    let Some(directory) = directory else { return Ok(()) };
-    label
-        .write_pointer(directory)
-        .map_err(|why| Error::Invalid(format!("cannot write to {}: {why}", volume::Shown(directory))))
+    directory.map_or(Ok(()), |directory| write_pointer(label, directory))
+}
+
+/// Gives the claims back if the rest of an opening fails: other servers may have no such trouble.
+struct Claimed(Option<Arc<Journaled>>);
+
+impl Drop for Claimed {
+    fn drop(&mut self) {
+        if let Some(journal) = self.0.take() {
+            let _ = journal.close();
+        }
+    }
 }
 
 /// Adds to an error about missing targets why they are missing.
@@ -144,7 +153,7 @@ impl FileSystem {
         let disks: BTreeMap<TargetId, Arc<dyn Target>> = targets.into_iter().collect();
         let missing = label.members().map(|member| member.id).filter(|id| !disks.contains_key(id));
         let missing = missing.map(|id| (id, "it was not given".into())).collect();
-        Self::open_with(None, FoundTargets { label, disks, missing, silent: 0 }, index, options)
+        Self::open_with(None, FoundTargets { label, older: None, disks, missing, silent: 0 }, index, options)
     }
 
     fn open_with(
@@ -155,7 +164,7 @@ impl FileSystem {
     ) -> Result<Arc<Self>> {
         let (directory, lock) = place.unzip();
         found.suffices(options.insists)?;
-        let FoundTargets { mut label, disks, missing, .. } = found;
+        let FoundTargets { mut label, older, disks, missing, .. } = found;
         let code = ec::parse(&label.code).map_err(|why| Error::Invalid(why.to_string()))?;
         let shape = code.shape();
         let volume = label.id()?;
@@ -189,8 +198,20 @@ impl FileSystem {
             })
             .map_err(|error| with_reasons(error, &missing))?,
         );
+        let mut claimed = Claimed(Some(journal.clone()));
+        if !options.read_only {
+            let settled = complete(&label, older.as_ref().filter(|_| !options.accept_loss), &targets, shape.m);
+            let settled = settled.and_then(|()| match directory.as_deref().filter(|_| older.is_some()) {
+                Some(directory) => write_pointer(&label, directory),
+                None => Ok(()),
+            });
+            settled?;
+        }
         if let Some(directory) = directory.as_ref().filter(|_| options.serve) {
-            journal.keep_local_wal(&directory.join(LOCAL_WAL)).map_err(meta::Error::from)?;
+            journal.keep_local_wal(&directory.join(LOCAL_WAL)).map_err(|error| match error {
+                KvError::Local(why) => Error::Invalid(format!("cannot write to {why}")),
+                error => meta::Error::from(error).into(),
+            })?;
         }
         let found = Kv::commit(&*journal, Batch::default()).map_err(meta::Error::from)?.seq;
         let meta = Arc::new(meta::Meta::open(journal.clone(), owner(), now())?);
@@ -246,6 +267,7 @@ impl FileSystem {
             }
         }
         fs.background.start(&fs);
+        claimed.0 = None;
         Ok(fs)
     }
 

@@ -6,7 +6,7 @@ use crate::volume::opened::first_stripe_of;
 use crate::{Error, FileSystem};
 use ::volume::Error as VolumeError;
 use meta::{DeadStripe, Meta, Result, Seq, SetRecord};
-use plan::TargetId;
+use plan::{SetId, TargetId};
 use session::server::{Leases, StripeLimits, Volume};
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn to_meta_error(error: Error) -> meta::Error {
 impl Volume for FileSystem {
     type Error = Error;
 
-    const PROBE_SET: u64 = PROBE_SET;
+    const PROBE_SET: SetId = PROBE_SET;
 
     fn leases(&self) -> &Leases {
         &self.leases
@@ -62,17 +62,17 @@ impl Volume for FileSystem {
         }
     }
 
-    fn data_blocks(&self, set: u64, record: &SetRecord) -> Result<usize> {
+    fn data_blocks(&self, set: SetId, record: &SetRecord) -> Result<usize> {
         let layout = self.store.layout_of(set, record).map_err(|why| meta::Error::Corrupt(why.to_string()))?;
         Ok(layout.code.shape().k)
     }
 
-    fn place_set(&self, avoid: &[TargetId], held: &dyn Fn(u64)) -> Result<(u64, SetRecord)> {
+    fn place_set(&self, avoid: &[TargetId], used: &[TargetId], held: &dyn Fn(SetId)) -> Result<(SetId, SetRecord)> {
         let placed = Placed(self.engine().map_err(to_meta_error)?.meta.clone());
-        placed.place(&self.store, avoid, held).map_err(to_meta_error)
+        placed.place(&self.store, avoid, used, held).map_err(to_meta_error)
     }
 
-    fn abandon_set(&self, set: u64) -> Result<()> {
+    fn abandon_set(&self, set: SetId) -> Result<()> {
         Self::abandon_set(self, set).map_err(to_meta_error)
     }
 

@@ -8,7 +8,7 @@ use fs::{ROOT, Sessions};
 use lab::cluster::{Cluster, lock};
 use lab::{content, make, pattern};
 use meta::{AttributeChange, BulkFile, ContentEdit, FileKind, New, Rename, RenameMode, Resize, SetTime, Time};
-use plan::{Extent, ExtentPlace, Span, TargetId};
+use plan::{Extent, ExtentPlace, SetId, Span, TargetId};
 use session::caller::{Caller, Secret};
 use session::port::{Entry, FileLock, Held, Opening, Port, Remote, Session, VERSION, Welcome};
 use session::transport::Call;
@@ -167,7 +167,7 @@ fn nobody_takes_up_the_sets_of_another() {
     let cluster = Cluster::new("rs:2+1", 3);
     let (mallory, welcome) = join(&cluster);
     let (victim, wire) = cluster.wired_client("victim");
-    let own: Vec<u64> = mallory.new_sets(1, &[], &[]).unwrap().iter().map(|(set, _)| *set).collect();
+    let own: Vec<SetId> = mallory.new_sets(1, &[], &[]).unwrap().iter().map(|(set, _)| *set).collect();
     let ino = make(&victim, "file");
     victim.open(ino, true).unwrap();
     victim.write(ino, 0, &pattern(1, 300_000)).unwrap();
@@ -243,6 +243,11 @@ impl Hostile {
         if self.0.u32(..3) > 0 { *self.0.choice(&[1, 16, 17, 18, 19, 20]).unwrap() } else { self.number() }
     }
 
+    /// The number of a chunk set, mostly of an existing one.
+    fn set(&mut self) -> SetId {
+        SetId(if self.0.u32(..3) > 0 { self.0.u64(..6) } else { self.number() })
+    }
+
     fn name(&mut self) -> Vec<u8> {
         let names: [&[u8]; 10] = [b"", b".", b"..", b"a", b"b", b"honest", b"a/b", &[0], &[255; 255], &[7; 300]];
         names[self.0.usize(..names.len())].to_vec()
@@ -267,7 +272,7 @@ impl Hostile {
 
     fn extent(&mut self) -> Extent {
         let bytes = Bytes::from(vec![1; self.0.usize(..3000)]);
-        let (set, record) = (1 + self.0.u64(..6), *self.0.choice(&[0, 4096, 8192, 1 << 20, u32::MAX]).unwrap());
+        let (set, record) = (SetId(1 + self.0.u64(..6)), *self.0.choice(&[0, 4096, 8192, 1 << 20, u32::MAX]).unwrap());
         let span = Span { set, record, block: self.short(), start: self.short() };
         let (place, length) = match self.0.u32(..4) {
             0 => (ExtentPlace::Bytes(bytes.clone()), bytes.len() as u64),
@@ -358,16 +363,16 @@ impl Hostile {
             17 => at.extents(self.ino(), self.range()).map(drop),
             18..=21 => at.change_content(self.ino(), &self.edit()).map(drop),
             22 => at.change_contents(&self.many(|own| (own.ino(), own.edit()))).map(drop),
-            23 => at.share(&self.many(|own| (own.0.u64(..6), own.short())), self.ino()).map(drop),
-            24 => at.set(self.number()).map(drop),
-            25 => at.seal_set(self.0.u64(..6), self.short()).map(drop),
-            26 => at.queue_repair(self.0.u64(..6), &self.many(|own| own.short() as u16)).map(drop),
+            23 => at.share(&self.many(|own| (own.set(), own.short())), self.ino()).map(drop),
+            24 => at.set(self.set()).map(drop),
+            25 => at.seal_set(self.set(), self.short()).map(drop),
+            26 => at.queue_repair(self.set(), &self.many(|own| own.short() as u16)).map(drop),
             27 => at.totals().map(drop),
             28 => at.new_inos(self.short()).map(drop),
             29 => at.put_files(&self.many(Self::whole)).map(drop),
             30 => at.lookups(&self.many(|own| (own.ino(), own.name()))).map(drop),
             31 => at.new_sets(self.short().min(3), &self.many(|own| TargetId(own.short() as u16)), &[]).map(drop),
-            32 => at.release_sets(&self.many(Self::number)),
+            32 => at.release_sets(&self.many(Self::set)),
             33 => Session::open(at, self.ino(), self.number()).map(drop),
             34 => Session::close(at, self.ino(), self.number()),
             35 => at.clean(&self.many(|own| (own.ino(), own.number()))),
@@ -393,7 +398,7 @@ impl Hostile {
                 let entry = Entry {
                     session: self.maybe(|own| if own.0.bool() { own.0.u64(..8) } else { own.number() }),
                     name: String::from_utf8_lossy(&self.name()).into_owned(),
-                    sets: self.many(|own| own.0.u64(..6)),
+                    sets: self.many(Self::set),
                     opening: Opening { number: self.number(), id: [self.0.u8(..); 16] },
                     alone: self.0.bool(),
                 };

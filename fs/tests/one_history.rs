@@ -5,6 +5,7 @@ mod lab;
 use fs::{Create, Error, FileSystem, OpenOptions, ROOT};
 use lab::{assert_sound, content, make, pattern};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 struct Place(PathBuf);
 
@@ -83,6 +84,25 @@ fn an_older_journal_is_refused_and_the_newest_is_there_again() {
     assert_eq!(content(&fs, fs.lookup(ROOT, b"second").unwrap().ino).unwrap(), pattern(1, 2_000_000));
     assert!(fs.accepted_losses().unwrap().is_empty());
     assert_sound(&fs);
+    fs.close_volume().unwrap();
+}
+
+/// A metadata server with a full disk must not keep the volume from those that could serve it.
+#[test]
+fn an_opening_that_cannot_write_its_own_directory_gives_the_claims_back() {
+    let place = Place::new("local", "rs:4+2", 6);
+    let other = place.0.join("other");
+    std::fs::create_dir(&other).unwrap();
+    std::fs::copy(place.0.join("volume/volume.json"), other.join("volume.json")).unwrap();
+    // Something else has the name of the local WAL.
+    std::fs::write(place.0.join("volume/tail"), b"no directory").unwrap();
+    let served = || OpenOptions { serve: true, lease: Some(Duration::from_secs(600)), ..OpenOptions::default() };
+    for _ in 0..2 {
+        let error = place.open(served()).err().expect("it cannot be opened");
+        assert!(matches!(&error, Error::Invalid(why) if why.contains("tail")), "{error:?}");
+    }
+    let fs = FileSystem::open_volume(&other, served()).unwrap();
+    make(&fs, "film");
     fs.close_volume().unwrap();
 }
 

@@ -3,7 +3,7 @@
 mod lab;
 
 use fs::{FileSystem, OpenOptions};
-use lab::{content, make, pattern};
+use lab::{Lab, content, make, pattern};
 use meta::kv::MemoryIndex;
 use plan::TargetId;
 use std::io::{self, IoSlice};
@@ -146,4 +146,31 @@ fn space_is_measured_while_other_work_waits() {
     set(Faults::default());
     until("the targets have room again", &|| fs.usage().unwrap().free > 0);
     gate.open();
+}
+
+/// With one set at a time, six of twelve targets would work for a writer at any moment.
+#[test]
+#[ignore = "a writer has one open set for now: see `MAX_OPEN_SETS`"]
+fn a_writer_of_much_data_has_several_open_sets_on_different_targets() {
+    let mut lab = Lab::new("rs:4+2", 12);
+    lab.label.chunk_bytes = 64 << 20;
+    let fs = lab.open();
+    let small = make(&fs, "small");
+    fs.write(small, 0, &pattern(1, 3 << 20)).unwrap();
+    fs.sync(small).unwrap();
+    assert_eq!(lab.chunks().len(), 6, "a writer of little data has one set");
+    // The targets are slow, so that stripes are on their way when others come.
+    lab.fault_all(|| Faults { delay: Duration::from_millis(20), ..Faults::default() });
+    let (large, part) = (make(&fs, "large"), pattern(2, 4 << 20));
+    for number in 0..40 {
+        fs.write(large, number * part.len() as u64, &part).unwrap();
+    }
+    fs.sync(large).unwrap();
+    lab.fault_all(Faults::default);
+    let chunks = lab.chunks();
+    let bytes = |target: usize| chunks.iter().filter(|chunk| chunk.0 == target).map(|chunk| chunk.2).sum::<u64>();
+    let least = (0..12).map(bytes).min();
+    assert!(chunks.len() == 12 && least > Some(8 << 20), "{chunks:?}");
+    assert_eq!(content(&fs, large).unwrap(), part.repeat(40));
+    fs.close_volume().unwrap();
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// How far the kernel reads ahead in files that are read from front to back, in KiB: some requests
 /// of 1 MiB at a time.
-const READ_AHEAD_KIB: u32 = 4096;
+const READ_AHEAD_KIB: u32 = 16384;
 
 /// How much of the memory for unwritten pages they may take, in percent. The kernel gives FUSE 1,
 /// at which writers wait for each request; the rest stays for the disks that the volume is on, so

@@ -30,6 +30,10 @@ impl fmt::Debug for Log {
     }
 }
 
+/// How many requests are served at once on a machine with few processors: most wait for targets,
+/// and one that reads ahead waits for one target only.
+const MIN_THREADS: usize = 16;
+
 /// How to mount.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -66,7 +70,7 @@ impl Default for Options {
         Self {
             read_only: false,
             allow_other: rustix::process::geteuid().is_root(),
-            threads: std::thread::available_parallelism().map_or(4, |cores| cores.get().max(4)),
+            threads: std::thread::available_parallelism().map_or(MIN_THREADS, |cores| cores.get().max(MIN_THREADS)),
             fs_name: "weft".to_owned(),
             suid: false,
             dev: false,

@@ -9,7 +9,7 @@ use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use meta::{
     AttributeChange, BulkFile, ContentEdit, FileKind, MAX_SIZE, New, ROOT, Rename, RenameMode, Resize, SetTime, Time,
 };
-use plan::{Extent, ExtentPlace, Span, TargetId};
+use plan::{Extent, ExtentPlace, SetId, Span, TargetId};
 use server::Client;
 use session::port::{Entry, FileLock, Held, Port, Remote, Session, VERSION};
 use std::cell::RefCell;
@@ -68,6 +68,10 @@ fn time(u: &mut Unstructured<'_>) -> Result<Time> {
     Ok(Time { seconds: u.arbitrary()?, nanoseconds: u.int_in_range(0..=1_000_000_000)? })
 }
 
+fn set(u: &mut Unstructured<'_>) -> Result<SetId> {
+    number(u).map(SetId)
+}
+
 fn range(u: &mut Unstructured<'_>) -> Result<Range<u64>> {
     Ok(number(u)?..number(u)?)
 }
@@ -77,7 +81,7 @@ fn extent(u: &mut Unstructured<'_>) -> Result<Extent> {
     let place = match u.int_in_range(0..=2)? {
         0 => ExtentPlace::Zero,
         1 => ExtentPlace::Bytes(vec![7; u.int_in_range(0..=length.min(70_000) as usize + 1)?].into()),
-        _ => ExtentPlace::Stripe(Span { set: number(u)?, record: small(u)?, block: small(u)?, start: small(u)? }),
+        _ => ExtentPlace::Stripe(Span { set: set(u)?, record: small(u)?, block: small(u)?, start: small(u)? }),
     };
     Ok(Extent { offset, length, place })
 }
@@ -179,10 +183,10 @@ fn use_port(u: &mut Unstructured<'_>, port: &impl Port) -> Result<()> {
         20 => drop(port.change_content(number(u)?, &edit(u)?)),
         21 => drop(port.change_contents(&list(u, |u| Ok((number(u)?, edit(u)?)))?)),
         22 => drop(port.change_contents_durably(&list(u, |u| Ok((number(u)?, edit(u)?)))?)),
-        23 => drop(port.share(&list(u, |u| Ok((number(u)?, small(u)?)))?, number(u)?)),
-        24 => drop(port.set(number(u)?)),
-        25 => drop(port.seal_set(number(u)?, small(u)?)),
-        26 => drop(port.queue_repair(number(u)?, &list(u, small)?)),
+        23 => drop(port.share(&list(u, |u| Ok((set(u)?, small(u)?)))?, number(u)?)),
+        24 => drop(port.set(set(u)?)),
+        25 => drop(port.seal_set(set(u)?, small(u)?)),
+        26 => drop(port.queue_repair(set(u)?, &list(u, small)?)),
         27 => drop((port.totals(), port.sync(number(u)?), port.has_privileges(number(u)?))),
         28 => drop(port.new_inos(small(u)?)),
         29 => drop(port.put_files(&list(u, bulk_file)?)),
@@ -199,9 +203,9 @@ fn use_session(u: &mut Unstructured<'_>, session: &impl Session, own: Option<u64
         1 => drop(session.end()),
         2 => {
             let avoid = list(u, |u| Ok(TargetId(small(u)?)))?;
-            drop(session.new_sets(u.int_in_range(0..=2)?, &avoid, &list(u, number)?));
+            drop(session.new_sets(u.int_in_range(0..=2)?, &avoid, &list(u, set)?));
         }
-        3 => drop(session.release_sets(&list(u, number)?)),
+        3 => drop(session.release_sets(&list(u, set)?)),
         4..=6 => drop(session.open(number(u)?, number(u)?)),
         7 => drop(session.close(number(u)?, number(u)?)),
         8 => drop(session.clean(&list(u, pair)?)),
@@ -217,7 +221,7 @@ fn use_session(u: &mut Unstructured<'_>, session: &impl Session, own: Option<u64
         18 => drop(session.removed(number(u)?, &list(u, number)?, &list(u, number)?)),
         19 => {
             let version = if u.arbitrary()? { VERSION } else { u.arbitrary()? };
-            let entry = Entry { session: own, name: "fuzz".into(), sets: list(u, number)?, ..Entry::default() };
+            let entry = Entry { session: own, name: "fuzz".into(), sets: list(u, set)?, ..Entry::default() };
             drop(session.enter(version, &entry));
         }
         20 => drop(session.reclaim(small(u)?, u.arbitrary()?, &held(u)?)),

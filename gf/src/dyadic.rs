@@ -7,8 +7,7 @@
 //! the supersets of j, sum t gains F\[t | j\] D\[j\] for all j without a bit of t; output i is the
 //! sum of the sums at the subsets of i.
 
-use crate::factors::Factors;
-use crate::kernel::Kernel;
+use crate::factors::{Expand, Factors};
 
 /// Inputs of one coset.
 #[derive(Clone, Debug)]
@@ -39,7 +38,7 @@ impl Dyadic {
     /// # Panics
     /// On another number of outputs, on groups of other sizes, or when no group is full: programmer
     /// errors.
-    pub fn new(kernel: &dyn Kernel, outputs: usize, mut groups: Vec<DyadicGroup>) -> Self {
+    pub fn new(kernel: &dyn Expand, outputs: usize, mut groups: Vec<DyadicGroup>) -> Self {
         assert!((2..=4).contains(&outputs), "{outputs} outputs");
         // Points of a full group.
         let size = outputs.next_power_of_two();

@@ -8,9 +8,8 @@
 //! and spares clearing F.
 
 use crate::coset::{cantor_members, cantor_twiddles, twiddles, vanishing, vanishing_derivative};
-use crate::factors::Factors;
+use crate::factors::{Expand, Factors};
 use crate::field::{inv, mul};
-use crate::kernel::Kernel;
 
 /// The map from survivors to lost blocks, ready for one kernel.
 #[derive(Clone)]
@@ -39,7 +38,7 @@ impl Erasure {
     /// When input points repeat, a point is not below `size` (or 4), an output is an input, or a
     /// column multiplier is zero: programmer errors.
     pub fn new(
-        kernel: &dyn Kernel,
+        kernel: &dyn Expand,
         size: usize,
         inputs: &[usize],
         outputs: &[usize],

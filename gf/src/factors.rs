@@ -61,7 +61,20 @@ impl Drop for Scratch {
     }
 }
 
-/// A list of coefficients made ready for one kernel by [`Kernel::factors`](crate::Kernel::factors).
+/// Brings coefficients into the form of one kernel. Every [`Kernel`](crate::Kernel) does.
+///
+/// Sealed, as the kernels are.
+pub trait Expand: sealed::Sealed {
+    /// Expands coefficients for this kernel.
+    fn factors(&self, values: &[u8]) -> Factors;
+}
+
+/// Keeps other crates from implementing [`Expand`], and so kernels.
+pub(crate) mod sealed {
+    pub trait Sealed {}
+}
+
+/// A list of coefficients made ready for one kernel by [`Expand::factors`].
 #[derive(Clone)]
 pub struct Factors {
     kernel: Isa,

@@ -7,8 +7,7 @@
 //! log2(size)/2 + outputs/size instead of outputs.
 
 use crate::coset::twiddles;
-use crate::factors::Factors;
-use crate::kernel::Kernel;
+use crate::factors::{Expand, Factors};
 
 /// A slot of a group without a block: an input counts as zero, an output is not stored.
 pub const NO_BLOCK: usize = usize::MAX;
@@ -147,7 +146,7 @@ impl Grouped {
     ///
     /// # Panics
     /// On a spec that contradicts itself, or a way that cannot run it: programmer errors.
-    pub fn new(kernel: &dyn Kernel, mut spec: GroupedSpec, way: Way, outputs_per_pass: usize) -> Self {
+    pub fn new(kernel: &dyn Expand, mut spec: GroupedSpec, way: Way, outputs_per_pass: usize) -> Self {
         let size = spec.size;
         assert!(size.is_power_of_two() && size <= 128, "group size {size}");
         assert_eq!(spec.matrix.len(), spec.inputs.len() * spec.outputs.len(), "matrix shape");
@@ -218,7 +217,7 @@ fn move_zero_group_first(spec: &mut GroupedSpec) {
     }
 }
 
-fn pass(kernel: &dyn Kernel, spec: &GroupedSpec, way: Way, first: usize, count: usize) -> Pass {
+fn pass(kernel: &dyn Expand, spec: &GroupedSpec, way: Way, first: usize, count: usize) -> Pass {
     let columns = spec.inputs.len();
     let mut values = Vec::new();
     for (column, group) in spec.inputs.iter().enumerate() {

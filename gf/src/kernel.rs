@@ -4,7 +4,7 @@
 //! kernels give the same bytes; `naive` is the oracle they are tested against. Lengths and
 //! alignment are free.
 
-use crate::factors::Factors;
+use crate::factors::{Expand, Factors};
 use crate::isa::Isa;
 use crate::{Dyadic, Erasure, Grouped};
 use std::ops::Range;
@@ -14,7 +14,7 @@ use std::ops::Range;
 /// Sealed: the kernels of this crate trust each other's factors with raw pointers. Every operation
 /// panics when a block ends before the range, or the blocks are not those of the map: programmer
 /// errors.
-pub trait Kernel: sealed::Sealed + Send + Sync + 'static {
+pub trait Kernel: Expand + Send + Sync + 'static {
     /// The instruction set that it is written for.
     fn isa(&self) -> Isa;
 
@@ -22,9 +22,6 @@ pub trait Kernel: sealed::Sealed + Send + Sync + 'static {
     fn name(&self) -> &'static str {
         self.isa().name()
     }
-
-    /// Expands coefficients for this kernel.
-    fn factors(&self, values: &[u8]) -> Factors;
 
     /// `output = inputs[0] + inputs[1] + ..`; zeroes when there is no input.
     fn xor(&self, inputs: &[&[u8]], output: &mut [u8], at: Range<usize>);
@@ -56,11 +53,6 @@ pub trait Kernel: sealed::Sealed + Send + Sync + 'static {
 
     /// RAID-6: `p = sum of inputs[j]`, `q = sum of 2^j * inputs[j]`.
     fn pq(&self, inputs: &[&[u8]], p: &mut [u8], q: &mut [u8], at: Range<usize>);
-}
-
-/// Keeps other crates from implementing [`Kernel`].
-pub(crate) mod sealed {
-    pub trait Sealed {}
 }
 
 impl std::fmt::Debug for dyn Kernel {

@@ -51,7 +51,7 @@ pub mod x86;
 
 pub use dyadic::{Dyadic, DyadicGroup};
 pub use erasure::Erasure;
-pub use factors::Factors;
+pub use factors::{Expand, Factors};
 pub use grouped::{Direct, Group, Grouped, GroupedSpec, NO_BLOCK, Way};
 pub use isa::{Isa, UnknownIsa};
 pub use kernel::Kernel;

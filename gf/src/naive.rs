@@ -4,7 +4,7 @@
 use crate::coset::{twiddle_offset, twiddles};
 use crate::dyadic::Dyadic;
 use crate::erasure::Erasure;
-use crate::factors::Factors;
+use crate::factors::{Expand, Factors, sealed};
 use crate::field::mul;
 use crate::grouped::{Grouped, NO_BLOCK};
 use crate::isa::Isa;
@@ -14,15 +14,17 @@ use std::ops::Range;
 /// The kernel without any instruction set.
 pub struct Naive;
 
-impl crate::kernel::sealed::Sealed for Naive {}
+impl sealed::Sealed for Naive {}
+
+impl Expand for Naive {
+    fn factors(&self, values: &[u8]) -> Factors {
+        Factors::new(Isa::Naive, 0, values, |_, _| ())
+    }
+}
 
 impl Kernel for Naive {
     fn isa(&self) -> Isa {
         Isa::Naive
-    }
-
-    fn factors(&self, values: &[u8]) -> Factors {
-        Factors::new(Isa::Naive, 0, values, |_, _| ())
     }
 
     fn xor(&self, inputs: &[&[u8]], output: &mut [u8], at: Range<usize>) {

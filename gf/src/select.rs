@@ -161,12 +161,13 @@ fn survives_in_child(attempt: impl FnOnce() -> bool) -> bool {
     }
 }
 
-#[cfg(test)]
+// What runs a kernel is tested in `tests`: a test here that refers to kernels has them compiled
+// once more, which takes minutes.
+#[cfg(all(test, unix, target_arch = "x86_64"))]
 mod tests {
     use super::*;
 
     #[test]
-    #[cfg(all(unix, target_arch = "x86_64"))]
     fn an_illegal_instruction_kills_only_the_child() {
         assert!(survives_in_child(|| true));
         assert!(!survives_in_child(|| false));
@@ -175,21 +176,5 @@ mod tests {
             std::arch::asm!("ud2");
             true
         }));
-    }
-
-    #[test]
-    fn what_is_listed_is_found_and_what_is_not_has_its_name_in_the_error() {
-        for available in all() {
-            match available.listed {
-                Some(listed) => assert_eq!(kernel(available.isa).unwrap().isa(), listed.isa()),
-                None => assert!(
-                    kernel(available.isa).is_ok_and(|probed| probed.isa() == available.isa)
-                        || NoKernel::NotHere(available.isa).to_string().contains(available.isa.name())
-                ),
-            }
-        }
-        assert_eq!(kernel(Isa::Naive).unwrap().name(), "naive");
-        let forced = NoKernel::Forced(Box::new("sse9".parse::<Isa>().unwrap_err().into())).to_string();
-        assert!(forced.starts_with("WEFT_KERNEL: ") && forced.contains("sse9"), "{forced}");
     }
 }

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use weft_gf::{
-    Direct, Dyadic, DyadicGroup, Erasure, Group, Grouped, GroupedSpec, Kernel, NO_BLOCK, Way, naive::Naive, select,
+    Direct, Dyadic, DyadicGroup, Erasure, Group, Grouped, GroupedSpec, Isa, Kernel, NO_BLOCK, Way, naive::Naive, select,
 };
 
 /// The lengths where loops begin and end, and some at random.
@@ -358,4 +358,21 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn what_is_listed_is_found_and_what_is_not_has_its_name_in_the_error() {
+    use select::{NoKernel, all, kernel};
+    for available in all() {
+        match available.listed {
+            Some(listed) => assert_eq!(kernel(available.isa).unwrap().isa(), listed.isa()),
+            None => assert!(
+                kernel(available.isa).is_ok_and(|probed| probed.isa() == available.isa)
+                    || NoKernel::NotHere(available.isa).to_string().contains(available.isa.name())
+            ),
+        }
+    }
+    assert_eq!(kernel(Isa::Naive).unwrap().name(), "naive");
+    let forced = NoKernel::Forced(Box::new("sse9".parse::<Isa>().unwrap_err().into())).to_string();
+    assert!(forced.starts_with("WEFT_KERNEL: ") && forced.contains("sse9"), "{forced}");
 }

@@ -16,6 +16,7 @@
 //! | `K` session, request | a request that was carried out and whose answer may not have arrived |
 //! | `S` name | a setting |
 
+use plan::SetId;
 use std::ops::Range;
 
 pub(crate) const INODE_LOCATION: u8 = b'I';
@@ -108,28 +109,28 @@ pub(crate) fn attributes(ino: u64) -> Range<Vec<u8>> {
     under(key(ATTRIBUTE, &[ino], &[]))
 }
 
-pub(crate) fn set(set: u64) -> Vec<u8> {
-    key(SET, &[set], &[])
+pub(crate) fn set(set: SetId) -> Vec<u8> {
+    key(SET, &[set.0], &[])
 }
 
-pub(crate) fn stripe(set: u64, record: u32) -> Vec<u8> {
-    key(STRIPE, &[set], &record.to_be_bytes())
+pub(crate) fn stripe(set: SetId, record: u32) -> Vec<u8> {
+    key(STRIPE, &[set.0], &record.to_be_bytes())
 }
 
-pub(crate) fn stripes(set: u64) -> Range<Vec<u8>> {
-    under(key(STRIPE, &[set], &[]))
+pub(crate) fn stripes(set: SetId) -> Range<Vec<u8>> {
+    under(key(STRIPE, &[set.0], &[]))
 }
 
-pub(crate) fn shared(set: u64, record: u32, ino: u64) -> Vec<u8> {
-    key(SHARED, &[set], &[&record.to_be_bytes()[..], &ino.to_be_bytes()].concat())
+pub(crate) fn shared(set: SetId, record: u32, ino: u64) -> Vec<u8> {
+    key(SHARED, &[set.0], &[&record.to_be_bytes()[..], &ino.to_be_bytes()].concat())
 }
 
-pub(crate) fn shared_by(set: u64, record: u32) -> Range<Vec<u8>> {
-    under(key(SHARED, &[set], &record.to_be_bytes()))
+pub(crate) fn shared_by(set: SetId, record: u32) -> Range<Vec<u8>> {
+    under(key(SHARED, &[set.0], &record.to_be_bytes()))
 }
 
-pub(crate) fn repair(set: u64) -> Vec<u8> {
-    key(REPAIR, &[set], &[])
+pub(crate) fn repair(set: SetId) -> Vec<u8> {
+    key(REPAIR, &[set.0], &[])
 }
 
 pub(crate) fn orphan(ino: u64) -> Vec<u8> {

@@ -4,6 +4,7 @@
 use crate::record::decode;
 use crate::transaction::run;
 use crate::{Meta, Result, keys};
+use plan::SetId;
 use volume::ranked::{Rank, Ranked};
 
 /// A batch of numbers to allocate from.
@@ -37,20 +38,20 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be written.
-    pub fn next_set(&self) -> Result<u64> {
-        self.next(&self.sets)
+    pub fn next_set(&self) -> Result<SetId> {
+        self.next(&self.sets).map(SetId)
     }
 
     /// Never allocates a chunk set number up to and including `last` again.
     ///
     /// # Errors
     /// When the metadata cannot be written.
-    pub fn skip_sets(&self, last: u64) -> Result<()> {
+    pub fn skip_sets(&self, last: SetId) -> Result<()> {
         let mut lease = self.sets.lock();
         let key = keys::setting(lease.setting);
         run(&*self.kv, |t| {
             let first: u64 = t.get_bytes(&key)?.as_deref().map(decode).transpose()?.unwrap_or(lease.first);
-            t.put(key.clone(), &first.max(last + 1));
+            t.put(key.clone(), &first.max(last.next().0));
             Ok(())
         })?;
         (lease.next, lease.end) = (0, 0);

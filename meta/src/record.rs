@@ -2,7 +2,7 @@
 
 use crate::kv::KvError;
 use crate::{Error, Result};
-use plan::{Extent, TargetId};
+use plan::{Extent, SetId, TargetId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct DeadStripe {
     /// The chunk set.
-    pub set: u64,
+    pub set: SetId,
     /// The start of its record.
     pub record: u32,
     /// The length of its blocks, in bytes.

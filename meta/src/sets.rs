@@ -3,6 +3,7 @@
 use crate::record::{DeadStripe, SetRecord, StripeRecord, Totals, decode, encode};
 use crate::transaction::run;
 use crate::{Error, Meta, Result, Seq, keys};
+use plan::SetId;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::ops::Range;
@@ -12,7 +13,7 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn set(&self, set: u64) -> Result<SetRecord> {
+    pub fn set(&self, set: SetId) -> Result<SetRecord> {
         decode(&self.kv.get(&keys::set(set))?.ok_or(Error::NotFound)?)
     }
 
@@ -20,7 +21,7 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be written.
-    pub fn put_set(&self, set: u64, record: &SetRecord) -> Result<Seq> {
+    pub fn put_set(&self, set: SetId, record: &SetRecord) -> Result<Seq> {
         let ((), outcome) = run(&*self.kv, |t| {
             t.put(keys::set(set), record);
             Ok(())
@@ -32,7 +33,7 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn change_set(&self, set: u64, change: impl Fn(&mut SetRecord)) -> Result<Seq> {
+    pub fn change_set(&self, set: SetId, change: impl Fn(&mut SetRecord)) -> Result<Seq> {
         let ((), outcome) = run(&*self.kv, |t| {
             let mut record: SetRecord = t.get(&keys::set(set))?.ok_or(Error::NotFound)?;
             change(&mut record);
@@ -46,7 +47,7 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn seal_set(&self, set: u64, length: u32) -> Result<Seq> {
+    pub fn seal_set(&self, set: SetId, length: u32) -> Result<Seq> {
         self.change_set(set, |record| (record.sealed, record.length) = (true, length))
     }
 
@@ -55,7 +56,7 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be written.
-    pub fn forget_set(&self, set: u64) -> Result<(bool, Seq)> {
+    pub fn forget_set(&self, set: SetId) -> Result<(bool, Seq)> {
         let (forgotten, outcome) = run(&*self.kv, |t| {
             if !t.scan(&keys::stripes(set), 1)?.is_empty() {
                 return Ok(false);
@@ -72,17 +73,17 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be read.
-    pub fn sets(&self, from: u64, limit: usize) -> Result<Vec<(u64, SetRecord)>> {
+    pub fn sets(&self, from: SetId, limit: usize) -> Result<Vec<(SetId, SetRecord)>> {
         let range = keys::set(from)..keys::under(vec![keys::SET]).end;
         let found = self.kv.scan(&range.start..&range.end, limit)?;
-        found.iter().map(|(key, value)| Ok((keys::number(key, 1), decode(value)?))).collect()
+        found.iter().map(|(key, value)| Ok((SetId(keys::number(key, 1)), decode(value)?))).collect()
     }
 
     /// The stripes of a chunk set to which files refer, or did until a moment ago, in order.
     ///
     /// # Errors
     /// When the metadata cannot be read.
-    pub fn stripes(&self, set: u64) -> Result<Vec<(u32, StripeRecord)>> {
+    pub fn stripes(&self, set: SetId) -> Result<Vec<(u32, StripeRecord)>> {
         let found = self.scan_all(keys::stripes(set))?;
         found.iter().map(|(key, value)| Ok((record_of(key, 9), decode(value)?))).collect()
     }
@@ -91,7 +92,7 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be read.
-    pub fn stripe(&self, set: u64, record: u32) -> Result<Option<StripeRecord>> {
+    pub fn stripe(&self, set: SetId, record: u32) -> Result<Option<StripeRecord>> {
         self.kv.get(&keys::stripe(set, record))?.as_deref().map(decode).transpose()
     }
 
@@ -118,7 +119,7 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be written.
-    pub fn share(&self, stripes: &[(u64, u32)], ino: u64) -> Result<Seq> {
+    pub fn share(&self, stripes: &[(SetId, u32)], ino: u64) -> Result<Seq> {
         let ((), outcome) = run(&*self.kv, |t| {
             stripes.iter().for_each(|&(set, record)| t.put_bytes(keys::shared(set, record, ino), Vec::new()));
             Ok(())
@@ -130,7 +131,7 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be read.
-    pub fn shared_by(&self, set: u64, record: u32) -> Result<Vec<u64>> {
+    pub fn shared_by(&self, set: SetId, record: u32) -> Result<Vec<u64>> {
         let found = self.scan_all(keys::shared_by(set, record))?;
         Ok(found.iter().map(|(key, _)| keys::number(key, 13)).collect())
     }
@@ -139,7 +140,7 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be written.
-    pub fn queue_repair(&self, set: u64, positions: &[u16]) -> Result<Seq> {
+    pub fn queue_repair(&self, set: SetId, positions: &[u16]) -> Result<Seq> {
         let ((), outcome) = run(&*self.kv, |t| {
             // A set that was removed meanwhile needs no repair.
             if t.get::<SetRecord>(&keys::set(set))?.is_none() {
@@ -159,16 +160,16 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be read.
-    pub fn repairs(&self) -> Result<Vec<(u64, Vec<u16>)>> {
+    pub fn repairs(&self) -> Result<Vec<(SetId, Vec<u16>)>> {
         let found = self.scan_all(keys::under(vec![keys::REPAIR]))?;
-        found.iter().map(|(key, value)| Ok((keys::number(key, 1), decode(value)?))).collect()
+        found.iter().map(|(key, value)| Ok((SetId(keys::number(key, 1)), decode(value)?))).collect()
     }
 
     /// Records that positions of a chunk set were rebuilt, and their new targets.
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn repaired(&self, set: u64, made: &[(u16, plan::TargetId)]) -> Result<Seq> {
+    pub fn repaired(&self, set: SetId, made: &[(u16, plan::TargetId)]) -> Result<Seq> {
         let ((), outcome) = run(&*self.kv, |t| {
             let mut record: SetRecord = t.get(&keys::set(set))?.ok_or(Error::NotFound)?;
             let mut queued: Vec<u16> = t.get(&keys::repair(set))?.unwrap_or_default();

@@ -4,7 +4,7 @@
 
 use meta::kv::{Batch, Committed, Kv, KvError, Memory, Pair, Visit};
 use meta::{ContentEdit, FileKind, MAX_EXTENTS, Meta, New, ROOT, Resize, Seq, Time};
-use plan::{Extent, ExtentPlace, Span};
+use plan::{Extent, ExtentPlace, SetId, Span};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -70,7 +70,7 @@ fn now() -> Time {
 
 fn extent(number: u64) -> Extent {
     let span = Span {
-        set: 1,
+        set: SetId(1),
         record: (number / IN_STRIPE) as u32,
         block: 4096,
         start: (number % IN_STRIPE * EXTENT_BYTES) as u32,
@@ -135,7 +135,7 @@ fn is_consistent(kv: &Watched, meta: &Meta, ino: u64) {
 fn a_file_of_many_extents_is_cut_off_piece_by_piece() {
     let (kv, meta, ino) = file();
     assert_eq!(all(&meta, ino).len() as u64, EXTENT_COUNT);
-    assert_eq!(meta.sets_of(ino).unwrap().into_iter().collect::<Vec<_>>(), [1]);
+    assert_eq!(meta.sets_of(ino).unwrap().into_iter().collect::<Vec<_>>(), [SetId(1)]);
     let size = 5 * EXTENT_DISTANCE + 2;
     let edit = ContentEdit { resize: Resize::To(size), modified: Some(now()), ..ContentEdit::default() };
     let (attributes, dead, _) = meta.change_content(ino, &edit).unwrap();
@@ -171,7 +171,7 @@ fn ranges_of_many_extents_are_replaced_piece_by_piece() {
     let range = 3 * EXTENT_DISTANCE + 1..size - EXTENT_DISTANCE;
     // A hole, zeroes, and data that is one extent or many.
     let zeroes = vec![Extent { offset: range.start, length: range.end - range.start, place: ExtentPlace::Zero }];
-    let span = Span { set: 2, record: 0, block: 1 << 20, start: 0 };
+    let span = Span { set: SetId(2), record: 0, block: 1 << 20, start: 0 };
     let one = vec![Extent { place: ExtentPlace::Stripe(span), ..zeroes[0].clone() }];
     let other = |number| Extent { offset: extent(number).offset + 2, length: 1, place: ExtentPlace::Zero };
     let many: Vec<Extent> = (4..4 + MAX_EXTENTS as u64).map(other).collect();
@@ -223,7 +223,7 @@ fn an_edit_of_many_ranges_reads_each_extent_once() {
         offset: number * EXTENT_DISTANCE + start,
         length,
         place: ExtentPlace::Stripe(Span {
-            set: 9,
+            set: SetId(9),
             record: 0,
             block: 1 << 20,
             start: (number * EXTENT_DISTANCE + start) as u32,
@@ -252,7 +252,7 @@ fn many_ranges_of_many_extents_are_replaced_piece_by_piece() {
     };
     let new = |number: u64| {
         let Range { start, end } = range(number);
-        let span = Span { set: 2, record: number as u32, block: 4096, start: 0 };
+        let span = Span { set: SetId(2), record: number as u32, block: 4096, start: 0 };
         Extent { offset: start, length: end - start, place: ExtentPlace::Stripe(span) }
     };
     let edit = |numbers: Range<u64>, resize| {
@@ -265,7 +265,7 @@ fn many_ranges_of_many_extents_are_replaced_piece_by_piece() {
     let all_ranges = edit(0..RANGES, Resize::AtLeast(RANGES * EXTENTS_PER_FILE * EXTENT_DISTANCE + 7));
     let edits = [(ino, all_ranges), (other, edit(0..3, Resize::To(5))), (ino + 100, edit(0..3, Resize::Keep))];
     let (dead, _) = meta.change_contents(&edits).unwrap();
-    assert_eq!(dead.iter().filter(|dead| dead.set == 1).count() as u64, RANGES * EXTENTS_PER_FILE / IN_STRIPE);
+    assert_eq!(dead.iter().filter(|dead| dead.set == SetId(1)).count() as u64, RANGES * EXTENTS_PER_FILE / IN_STRIPE);
     assert_eq!(all(&meta, ino), (0..RANGES).map(new).collect::<Vec<_>>());
     assert_eq!(
         (meta.attributes(ino).unwrap().size, allocated(&all(&meta, other))),
@@ -310,7 +310,7 @@ fn extents_are_those_of_one_moment() {
     let stripe = |record: u32, offset: u64, length: u64| Extent {
         offset,
         length,
-        place: ExtentPlace::Stripe(Span { set: 1, record, block: 4096, start: offset as u32 }),
+        place: ExtentPlace::Stripe(Span { set: SetId(1), record, block: 4096, start: offset as u32 }),
     };
     let one = vec![stripe(0, 0, whole.end)];
     let several: Vec<Extent> = (0..PART_COUNT).map(|part| stripe(part as u32 + 1, part * 512, 512)).collect();

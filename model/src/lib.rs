@@ -12,10 +12,12 @@ mod check;
 mod openings;
 mod protocol;
 mod state;
+mod step;
+mod steps;
 mod voters;
 
 pub use bounds::{Bounds, Broken};
 pub use check::{Checked, Model, check};
 pub use protocol::Protocol;
 pub use state::State;
-pub use voters::Step;
+pub use step::Step;

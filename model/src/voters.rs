@@ -8,74 +8,9 @@
 
 use crate::bounds::Broken;
 use crate::protocol::Protocol;
-use crate::state::{Epoch, Journal, Log, Phase, State, Voter};
-use std::fmt;
-
-/// A step. Voters are numbers, servers letters.
-#[derive(Clone, Copy, Debug)]
-pub enum Step {
-    /// A server reads claims and asks all voters for one with this number.
-    Start(usize, u8),
-    /// A voter gets a claim; whether its answer arrives.
-    Claim(usize, usize, bool),
-    /// A server reads journals and adopts a history.
-    Adopt(usize),
-    /// A voter gets all that the server had adopted, with the new epoch: the barrier, or a new
-    /// mirror's copy.
-    Put(usize, usize),
-    /// A mirror gets the next transaction.
-    Append(usize, usize),
-    /// A server begins to answer.
-    Establish(usize),
-    /// A server writes a transaction.
-    Write(usize),
-    /// A server answers all that it knows to be durable.
-    Answer(usize),
-    /// A voter shows a server that it has its claim, and is not blank.
-    Show(usize, usize),
-    /// A blank voter counts from now on.
-    Whole(usize, usize),
-    /// A voter renews the lease.
-    Renew(usize, usize),
-    /// The lease that a voter gave runs out, for its holder not later than for the voter.
-    Expire(usize),
-    /// A server drops a mirror and removes the journal there.
-    Drop(usize, usize),
-    /// A voter loses all that it has.
-    Wipe(usize),
-}
-
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = |server: usize| char::from(b'a' + server as u8);
-        match *self {
-            Self::Start(server, number) => write!(f, "server {} asks for claims with number {number}", name(server)),
-            Self::Claim(server, voter, true) => write!(f, "voter {voter} grants server {} its claim", name(server)),
-            Self::Claim(server, voter, false) => {
-                write!(f, "voter {voter} grants server {} its claim; the answer is lost", name(server))
-            }
-            Self::Adopt(server) => write!(f, "server {} adopts a history", name(server)),
-            Self::Put(server, voter) => write!(f, "voter {voter} gets the state from server {}", name(server)),
-            Self::Append(server, voter) => write!(f, "voter {voter} gets a transaction from server {}", name(server)),
-            Self::Establish(server) => write!(f, "server {} begins to answer", name(server)),
-            Self::Write(server) => write!(f, "server {} writes a transaction", name(server)),
-            Self::Answer(server) => write!(f, "server {} answers what is durable", name(server)),
-            Self::Show(server, voter) => write!(f, "voter {voter} shows server {} its claim", name(server)),
-            Self::Whole(server, voter) => write!(f, "voter {voter} counts again, says server {}", name(server)),
-            Self::Renew(server, voter) => write!(f, "voter {voter} renews the lease of server {}", name(server)),
-            Self::Expire(voter) => write!(f, "the lease runs out at voter {voter}"),
-            Self::Drop(server, voter) => write!(f, "server {} removes its journal at voter {voter}", name(server)),
-            Self::Wipe(voter) => write!(f, "voter {voter} loses everything"),
-        }
-    }
-}
+use crate::state::{Journal, Log, Phase, State, Voter};
 
 impl Protocol {
-    /// Whether two epochs are the same.
-    pub(crate) fn same(&self, one: Epoch, other: Epoch) -> bool {
-        one.number == other.number && (one.id == other.id || self.broken == Some(Broken::Ids))
-    }
-
     /// Whether a voter grants a claim that it does not have yet, or tells that it is blank.
     pub(crate) fn may_claim(&self, state: &State, server: usize, at: &Voter) -> bool {
         let epoch = state.openings[server].epoch;

@@ -5,7 +5,7 @@ use crate::command::Arguments;
 use crate::layout::{LEADER, Layout, Process};
 use crate::metadata::{Line, MetadataService};
 use crate::process_message::{Farewell, ProcessMessage, Setup};
-use crate::router::{Mail, Router};
+use crate::router::{Mail, Router, Service};
 use crate::run::{RoleContext, close, introduce, open_here, run};
 use archive::clock::{Clock, process_seconds};
 use archive::job::{Job, Options};
@@ -72,7 +72,7 @@ pub fn archive_all(router: &Arc<Router>, mail: &Mail, arguments: &Arguments, hos
         absent: volume.absent_targets(),
         facts,
     };
-    router.begin(setup.layout.clone(), service.clone());
+    router.begin(setup.layout.clone(), service.clone().map(|service| service as Arc<dyn Service>));
     router.send_all(&ProcessMessage::Setup(Box::new(setup.clone())));
     let part = Part { router, setup: &setup, json: arguments.json };
     let list = lock(&job.walking.list).take();

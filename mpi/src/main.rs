@@ -6,7 +6,7 @@
 
 use archive::transport::Broken;
 use clap::error::ErrorKind;
-use cli::archiving::control;
+use cli::archiving::{control, failure};
 use mpi::Threading;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator, Destination, Equivalence, Source};
@@ -65,7 +65,8 @@ fn take_part(world: &SimpleCommunicator, me: Process, arguments: Arguments, host
                 follow(&router, &mail, &arguments, &host);
                 return 0;
             }
-            let status = lead(&router, &mail, &arguments, &host).map_or_else(|why| why.report(arguments.json), |()| 0);
+            let status =
+                lead(&router, &mail, &arguments, &host).map_or_else(|why| failure(&why, arguments.json), |()| 0);
             router.send_all(&ProcessMessage::End);
             status
         }

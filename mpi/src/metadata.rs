@@ -5,7 +5,7 @@
 
 use crate::layout::Process;
 use crate::process_message::ProcessMessage;
-use crate::router::{Router, SILENCE_TIMEOUT};
+use crate::router::{Router, SILENCE_TIMEOUT, Service};
 use bytes::Bytes;
 use cluster::StoreAddress;
 use fs::label::{Label, Member};
@@ -33,32 +33,33 @@ impl MetadataService {
         Arc::new(Self { sessions })
     }
 
-    /// Carries out a request of another process, on a thread that may wait, and sends the answer.
-    pub fn carry_out(
-        self: &Arc<Self>,
-        router: &Arc<Router>,
-        from: Process,
-        (number, session): (u64, u64),
-        operation: u16,
-        arguments: Bytes,
-    ) {
-        let (service, router) = (self.clone(), router.clone());
-        cluster::runtime().spawn_blocking(move || {
-            let weak_router = Arc::downgrade(&router);
-            let recall: Recall = Arc::new(move |questions: &[Question]| {
-                weak_router.upgrade().inspect(|router| router.send(from, &ProcessMessage::Recall(questions.to_vec())));
-            });
-            let answer = service.answer(session, &recall, operation, &arguments);
-            router.send(from, &ProcessMessage::Answer(number, answer));
-        });
-    }
-
     fn answer(&self, session: u64, recall: &Recall, operation: u16, arguments: &[u8]) -> Option<Bytes> {
         let session = (session != 0).then_some(session);
         match self.sessions.answer(session, recall, operation, arguments) {
             Answer::Done(answer) => Some(answer.into()),
             Answer::NoSession | Answer::Unknown => None,
         }
+    }
+}
+
+impl Service for MetadataService {
+    fn carry_out(
+        self: Arc<Self>,
+        router: &Arc<Router>,
+        from: Process,
+        (number, session): (u64, u64),
+        operation: u16,
+        arguments: Bytes,
+    ) {
+        let router = router.clone();
+        cluster::runtime().spawn_blocking(move || {
+            let weak_router = Arc::downgrade(&router);
+            let recall: Recall = Arc::new(move |questions: &[Question]| {
+                weak_router.upgrade().inspect(|router| router.send(from, &ProcessMessage::Recall(questions.to_vec())));
+            });
+            let answer = self.answer(session, &recall, operation, &arguments);
+            router.send(from, &ProcessMessage::Answer(number, answer));
+        });
     }
 }
 

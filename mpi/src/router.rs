@@ -3,7 +3,6 @@
 //! tests the sender's.
 
 use crate::layout::{LEADER, Layout, Process};
-use crate::metadata::MetadataService;
 use crate::process_message::ProcessMessage;
 use archive::message::Message;
 use archive::transport::{Broken, Rank, Transport, receive_from};
@@ -32,6 +31,20 @@ pub type Mail = Receiver<(Process, ProcessMessage)>;
 /// What goes out: to whom, and the bytes.
 pub type Outgoing = Receiver<(Process, Vec<u8>)>;
 
+/// Answers the questions of other processes to the metadata.
+pub trait Service: Send + Sync {
+    /// Carries out a request of another process, on a thread that may wait, and sends the answer.
+    /// `call` is the number of the request, and its session.
+    fn carry_out(
+        self: Arc<Self>,
+        router: &Arc<Router>,
+        from: Process,
+        call: (u64, u64),
+        operation: u16,
+        arguments: Bytes,
+    );
+}
+
 /// The router of a process.
 pub struct Router {
     me: Process,
@@ -43,7 +56,7 @@ pub struct Router {
     /// Questions that were not answered yet.
     asked: Mutex<HashMap<u64, Sender<Option<Bytes>>>>,
     next: AtomicU64,
-    service: Mutex<Option<Arc<MetadataService>>>,
+    service: Mutex<Option<Arc<dyn Service>>>,
     volume: Mutex<Weak<FileSystem>>,
     control: Arc<Control>,
     pulse: Mutex<Pulse>,
@@ -96,7 +109,7 @@ impl Router {
 
     /// Sets the roles of all processes and, at a leader that has the volume open itself, the
     /// service that answers questions to its metadata.
-    pub fn begin(&self, layout: Layout, service: Option<Arc<MetadataService>>) {
+    pub fn begin(&self, layout: Layout, service: Option<Arc<dyn Service>>) {
         let _ = self.layout.set(layout);
         *lock(&self.service) = service;
     }

@@ -5,8 +5,8 @@
 //! the Master sends the blocks on. The first has the shorter way, the second has less to do and
 //! less to send.
 
-use crate::TargetId;
 use crate::placement::mix;
+use crate::{SetId, TargetId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -59,10 +59,10 @@ pub enum Coder {
 
 /// The position whose target is the Master of a chunk set: another one with each set, and the same
 /// as long as that has its place. None if no position has one.
-pub fn master(set: u64, places: &[Option<TargetId>]) -> Option<usize> {
+pub fn master(set: SetId, places: &[Option<TargetId>]) -> Option<usize> {
     // Not the mixture that placement chose these targets by: the first of those would be the same
     // ones too often.
-    let weight = |(_, id): &(usize, TargetId)| mix(!set, u64::from(id.0));
+    let weight = |(_, id): &(usize, TargetId)| mix(!set.0, u64::from(id.0));
     let there = places.iter().enumerate().filter_map(|(position, id)| Some((position, (*id)?)));
     there.max_by_key(weight).map(|(position, _)| position)
 }
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn masters_spread_and_stay() {
         let mut load = BTreeMap::new();
-        for set in 0..6000 {
+        for set in (0..6000).map(SetId) {
             let places: Vec<Option<TargetId>> = (0..6).map(|n| Some(TargetId(n))).collect();
             let first = master(set, &places).unwrap();
             *load.entry(first).or_insert(0) += 1;
@@ -301,7 +301,7 @@ mod tests {
             assert!(![Some(first), Some(other)].contains(&master(set, &fewer)));
         }
         assert!(load.len() == 6 && load.values().all(|&count| (800..1200).contains(&count)), "{load:?}");
-        assert_eq!(master(7, &[None, None]), None);
+        assert_eq!(master(SetId(7), &[None, None]), None);
     }
 
     #[test]
@@ -311,7 +311,7 @@ mod tests {
             .collect();
         let rules = Rules { width: 6, spare: 2, domain_level: None, need: 1 };
         let mut load = BTreeMap::new();
-        for set in 0..12_000 {
+        for set in (0..12_000).map(SetId) {
             let places = place(&Random::default(), &candidates, &rules, set);
             *load.entry(places[master(set, &places).unwrap()].unwrap().0).or_insert(0) += 1;
         }

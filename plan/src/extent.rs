@@ -202,6 +202,7 @@ impl FromIterator<Extent> for ExtentMap {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::SetId;
     use proptest::prelude::*;
 
     const FILE: usize = 300;
@@ -212,7 +213,7 @@ mod tests {
         Hole,
         Zero,
         Here(u8),
-        Stripe(u64, u32),
+        Stripe(SetId, u32),
     }
 
     fn cells(extents: &[Extent], range: Range<u64>) -> Vec<Cell> {
@@ -246,7 +247,7 @@ mod tests {
                     2 => Some(ExtentPlace::Bytes((0..length).map(|i| (i * 7 + u64::from(start)) as u8).collect())),
                     _ => {
                         let start = start * 50 + offset as u32;
-                        Some(ExtentPlace::Stripe(Span { set, record: 0, block: 64, start }))
+                        Some(ExtentPlace::Stripe(Span { set: SetId(set), record: 0, block: 64, start }))
                     }
                 };
                 let new: Vec<Extent> = place.map(|place| Extent { offset, length, place }).into_iter().collect();
@@ -270,7 +271,7 @@ mod tests {
 
     #[test]
     fn what_goes_on_is_one_extent() {
-        let span = Span { set: 1, record: 0, block: 64, start: 0 };
+        let span = Span { set: SetId(1), record: 0, block: 64, start: 0 };
         let part = |from: u64, until: u64| Extent {
             offset: from,
             length: until - from,

@@ -9,6 +9,7 @@
 //! - [`membership`]: which targets are there.
 //! - [`repair`]: what is rebuilt first, and where it goes.
 //! - [`coding`]: whether a client codes a stripe, or a store, and which.
+//! - [`id`]: the numbers that things are called by.
 //! - [`late`]: when to stop waiting for one of several that do the same.
 //! - [`report`]: what a storage server tells of itself, and what that says of its load.
 //! - [`processors`]: what the processors of a machine did.
@@ -26,6 +27,7 @@ pub mod cost;
 pub mod domain;
 pub mod energy;
 pub mod extent;
+pub mod id;
 pub mod late;
 pub mod membership;
 pub mod placement;
@@ -39,10 +41,5 @@ pub mod words;
 
 pub use domain::Domain;
 pub use extent::{Extent, ExtentMap, ExtentPlace};
+pub use id::{SetId, TargetId};
 pub use stripe::{Geometry, Span};
-
-use serde::{Deserialize, Serialize};
-
-/// The number of a target in its volume. It is never given to another target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct TargetId(pub u16);

@@ -1,14 +1,14 @@
 //! What is rebuilt first, and where it goes.
 
 use crate::placement::{Policy, Rules, TargetCandidate, place_more};
-use crate::{Domain, TargetId};
+use crate::{Domain, SetId, TargetId};
 use std::time::Duration;
 
 /// A chunk set that lacks blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Degraded {
     /// The chunk set.
-    pub set: u64,
+    pub set: SetId,
     /// Where its chunks are, by position.
     pub places: Vec<Option<TargetId>>,
     /// The positions that must be rebuilt.
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn repair_goes_back_or_to_a_stranger() {
-        let degraded = Degraded { set: 3, places: vec![id(0), id(1), id(2), None], lost: vec![1, 2, 3] };
+        let degraded = Degraded { set: SetId(3), places: vec![id(0), id(1), id(2), None], lost: vec![1, 2, 3] };
         let candidates = [0, 2, 5].map(|n| candidate(n, None));
         let found = destinations(&degraded, &Random::default(), &candidates, &RULES, |_| None);
         assert_eq!(found, [id(5), id(2), None]);
@@ -104,11 +104,11 @@ mod tests {
     #[test]
     fn repair_goes_where_the_domain_has_no_other_chunk() {
         let rack = |id: TargetId| format!("rack{}", id.0 % 5).parse::<Domain>().ok();
-        let degraded = Degraded { set: 3, places: (0..4).map(id).collect(), lost: vec![1] };
+        let degraded = Degraded { set: SetId(3), places: (0..4).map(id).collect(), lost: vec![1] };
         let candidates: Vec<TargetCandidate> =
             [5, 7, 8, 10, 11, 13].map(|n| candidate(n, rack(TargetId(n)))).into_iter().collect();
         for set in 0..50 {
-            let degraded = Degraded { set, ..degraded.clone() };
+            let degraded = Degraded { set: SetId(set), ..degraded.clone() };
             let found = destinations(&degraded, &Random::default(), &candidates, &RULES, rack);
             assert_eq!(found, [id(11)], "only that is in the rack of the lost one");
         }
@@ -117,8 +117,8 @@ mod tests {
     #[test]
     fn the_least_redundant_comes_first() {
         let degraded = |set, lost: &[usize]| Degraded { set, places: vec![None; 4], lost: lost.to_vec() };
-        let mut sets = [degraded(1, &[0]), degraded(3, &[0, 1]), degraded(2, &[1, 2])];
+        let mut sets = [degraded(SetId(1), &[0]), degraded(SetId(3), &[0, 1]), degraded(SetId(2), &[1, 2])];
         order(&mut sets);
-        assert_eq!(sets.map(|d| d.set), [2, 3, 1]);
+        assert_eq!(sets.map(|d| d.set), [2, 3, 1].map(SetId));
     }
 }

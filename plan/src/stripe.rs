@@ -1,5 +1,6 @@
 //! The geometry of stripes: from bytes of user data to blocks and back.
 
+use crate::SetId;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -7,7 +8,7 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Span {
     /// The chunk set.
-    pub set: u64,
+    pub set: SetId,
     /// Where the stripe's record begins, in every chunk of the set.
     pub record: u32,
     /// The length of the stripe's blocks.
@@ -18,7 +19,7 @@ pub struct Span {
 
 impl Span {
     /// The stripe that it is in: two spans of one stripe have equal ones.
-    pub fn stripe(&self) -> (u64, u32) {
+    pub fn stripe(&self) -> (SetId, u32) {
         (self.set, self.record)
     }
 

@@ -4,6 +4,7 @@
 //! reaches the client.
 
 use crate::Question;
+use plan::SetId;
 use std::sync::Arc;
 
 /// Sends a request and waits for its answer.
@@ -33,7 +34,7 @@ pub enum Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Grant {
     /// The chunk set.
-    pub set: u64,
+    pub set: SetId,
     /// Appending is allowed, not only reading.
     pub write: bool,
 }

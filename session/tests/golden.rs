@@ -6,7 +6,7 @@ use meta::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, FileKind, Listed, New, Removed,
     Rename, RenameMode, Resize, Result, SetRecord, SetTime, Time, Totals,
 };
-use plan::{Extent, ExtentPlace, Span, TargetId};
+use plan::{Extent, ExtentPlace, SetId, Span, TargetId};
 use serde::Serialize;
 use session::port::{
     Entered, Entry, FileLock, Heartbeat, Held, Opening, PORT_NAMES, Port, Remote, SESSION_NAMES, Session, VERSION,
@@ -86,7 +86,7 @@ fn attributes() -> Attributes {
 }
 
 fn extents() -> Vec<Extent> {
-    let span = Span { set: 70_000, record: 16, block: 65_536, start: 128 };
+    let span = Span { set: SetId(70_000), record: 16, block: 65_536, start: 128 };
     vec![
         Extent { offset: 0, length: 300, place: ExtentPlace::Stripe(span) },
         Extent { offset: 300, length: 3, place: ExtentPlace::Bytes(b"abc"[..].into()) },
@@ -95,7 +95,7 @@ fn extents() -> Vec<Extent> {
 }
 
 fn dead() -> Vec<DeadStripe> {
-    vec![DeadStripe { set: 300, record: 32, block: 4096 }]
+    vec![DeadStripe { set: SetId(300), record: 32, block: 4096 }]
 }
 
 fn edit(resize: Resize) -> ContentEdit {
@@ -132,7 +132,7 @@ fn welcome() -> Welcome {
         first_stripe: 300,
         start: 4,
         lease_ms: 30_000,
-        kept: vec![11, 12],
+        kept: vec![SetId(11), SetId(12)],
     }
 }
 
@@ -185,10 +185,10 @@ fn file_operations_have_fixed_bytes() {
         exchanged(&(attributes(), dead(), 9), |port| port.change_content(1000, &edit(Resize::AtLeast(8192)))),
         exchanged(&(attributes(), dead(), 10), |port| port.change_content(1000, &edit(Resize::Keep))),
         exchanged(&(dead(), 9), |port| port.change_contents(&edits)),
-        exchanged(&9, |port| port.share(&[(70_000, 16)], 1000)),
-        exchanged(&set(), |port| port.set(70_000)),
-        exchanged(&9, |port| port.seal_set(70_000, 4096)),
-        exchanged(&9, |port| port.queue_repair(70_000, &[1, 300])),
+        exchanged(&9, |port| port.share(&[(SetId(70_000), 16)], 1000)),
+        exchanged(&set(), |port| port.set(SetId(70_000))),
+        exchanged(&9, |port| port.seal_set(SetId(70_000), 4096)),
+        exchanged(&9, |port| port.queue_repair(SetId(70_000), &[1, 300])),
         exchanged(&Totals { files: 2, bytes: 300 }, Port::totals),
         exchanged(&(), |port| port.sync(300)),
         exchanged(&1000, |port| port.new_inos(300)),
@@ -205,7 +205,8 @@ fn file_operations_have_fixed_bytes() {
 #[test]
 fn session_operations_have_fixed_bytes() {
     let opening = Opening { number: 3, id: [0xab; 16] };
-    let entry = Entry { session: Some(7), name: "client".into(), sets: vec![11, 300], opening, alone: true };
+    let entry =
+        Entry { session: Some(7), name: "client".into(), sets: vec![SetId(11), SetId(300)], opening, alone: true };
     let entered = Entered { welcome: welcome(), opening, recovered: 300 };
     let held = Held {
         open: vec![(1000, 2, 1)],
@@ -217,11 +218,11 @@ fn session_operations_have_fixed_bytes() {
     };
     let heartbeat = Heartbeat { total: 1 << 40, free: 1 << 30, generation: 4, others: 2, removed: 300 };
     let lines = [
-        exchanged(&welcome(), |port| port.begin(Some(7), "client".into(), vec![11, 300])),
+        exchanged(&welcome(), |port| port.begin(Some(7), "client".into(), vec![SetId(11), SetId(300)])),
         exchanged(&heartbeat, Session::heartbeat),
         exchanged(&(), Session::end),
-        exchanged(&vec![(70_000, set())], |port| port.new_sets(2, &[TargetId(3)], &[11, 300])),
-        exchanged(&(), |port| port.release_sets(&[11, 300])),
+        exchanged(&vec![(SetId(70_000), set())], |port| port.new_sets(2, &[TargetId(3)], &[SetId(11), SetId(300)])),
+        exchanged(&(), |port| port.release_sets(&[SetId(11), SetId(300)])),
         exchanged(&attributes(), |port| port.open(1000, 3)),
         exchanged(&(), |port| port.close(1000, 4)),
         exchanged(&(), |port| port.clean(&[(1000, 4), (1001, 300)])),

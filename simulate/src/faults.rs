@@ -1,8 +1,8 @@
 //! What fails in a run, and when: by the seed.
 
+use crate::crew::Crew;
 use crate::lab::{Away, LEASE, Lab, MACHINES};
 use crate::network::Host;
-use crate::scenario::Crew;
 use crate::work::CLIENTS;
 use std::sync::Arc;
 use std::thread::sleep;

@@ -146,9 +146,8 @@ impl Lab {
         lock(&self.meta).inspect(|process| process.set_wall_clock(offset_ns));
     }
 
-    /// The server goes away, and another one is started on another machine: it has the volume when
-    /// the lease has run out. Returns whether this was done.
-    pub fn leave_server(self: &Arc<Self>, away: Away) -> bool {
+    /// The server goes away; the next one starts on another machine. Returns whether this was done.
+    pub fn give_up_server(&self, away: Away) -> bool {
         let former = *lock(&self.former);
         if let Some((former, _)) = former {
             if self.serving().is_none_or(|server| server.process == former) {
@@ -161,7 +160,6 @@ impl Lab {
         *lock(&self.former) = Some((process, machine));
         self.set_away(away, true);
         self.machine.store((machine + 1) % MACHINES, Ordering::SeqCst);
-        self.start_server();
         true
     }
 
@@ -210,11 +208,5 @@ impl Lab {
     /// Stops the process, or lets it go on.
     pub fn stop_server(&self, stopped: bool) {
         lock(&self.meta).inspect(|process| process.stop(stopped));
-    }
-
-    /// Starts a metadata server, on a machine that was restarted.
-    pub fn start_server(self: &Arc<Self>) {
-        let start = self.starts.fetch_add(1, Ordering::SeqCst) + 1;
-        *lock(&self.meta) = Some(Server::start(self, start));
     }
 }

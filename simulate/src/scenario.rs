@@ -5,109 +5,33 @@
 use crate::broken::Broken;
 use crate::check;
 use crate::client::Client;
+use crate::crew::Crew;
 use crate::faults::Faults;
 use crate::history::{All, Sync};
 use crate::lab::{LEASE, Lab, SERVER_LEASE};
-use crate::work::{self, CLIENTS, COUNTERS, DIRECTORIES, FILES, FIRST_COUNTER, LOG, Places, RECORD, WORKERS};
-use crate::worker::{Worker, mix};
+use crate::work::{self, CLIENTS, COUNTERS, DIRECTORIES, FILES, FIRST_COUNTER, LOG, Places, RECORD};
+use crate::worker::mix;
 use fs::{FileSystem, OpenOptions};
 use meta::kv::MemoryIndex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use volume::Control;
 use volume::lock;
 use volume::target::simulate_boot_time;
-use world::{Dice, Process};
+use world::Process;
 
 /// Things fail for this time.
 const FAULT_TIME: Duration = Duration::from_secs(40);
 /// The clients go on for this time after that.
 const CALM_TIME: Duration = Duration::from_secs(12);
-/// All operations end within this time after that: the longest that a client waits for a server.
-const FINISH_TIMEOUT: Duration = Duration::from_secs(400);
 /// How often everything is repaired at the end, at most, and the pause between.
 const REPAIRS: usize = 20;
 /// How often a client tries to sync at the end. One that cannot has lost its stripes on more stores
 /// than the code allows, and says so for ever: its data does not count.
 const MAX_SYNC_TRIES: usize = 4;
 const SYNC_RETRY_PAUSE: Duration = Duration::from_secs(5);
-
-/// The clients, and their workers.
-pub struct Crew {
-    places: Arc<Places>,
-    stop: Arc<AtomicBool>,
-    /// Workers that work, by client.
-    at_work: [Arc<AtomicUsize>; CLIENTS],
-    clients: [Arc<Mutex<Option<Arc<Client>>>>; CLIENTS],
-    processes: [Option<Process>; CLIENTS],
-}
-
-impl Crew {
-    /// The process of a client, if it runs.
-    pub fn process(&self, client: usize) -> Option<Process> {
-        self.processes[client]
-    }
-
-    /// A client's machine loses power.
-    pub fn kill(&mut self, lab: &Lab, client: usize) {
-        let Some(process) = self.processes[client].take() else { return };
-        process.kill();
-        // What it had not synced is lost.
-        lab.history.failed(client);
-        self.at_work[client] = Arc::default();
-        let gone = std::mem::take(&mut self.clients[client]);
-        // Its end would commit.
-        std::mem::forget(gone);
-    }
-
-    /// It starts again, and so do its workers.
-    pub fn start(&mut self, lab: &Arc<Lab>, number: usize) {
-        if self.processes[number].is_some() {
-            return;
-        }
-        let process = Process::new(&format!("client{number}"));
-        process.set_drift(world::roll(|dice| dice.below(4000) as i64 - 2000));
-        self.processes[number] = Some(process);
-        let (lab, places, stop) = (lab.clone(), self.places.clone(), self.stop.clone());
-        let (at_work, client) = (self.at_work[number].clone(), self.clients[number].clone());
-        let seed = world::roll(Dice::next);
-        at_work.fetch_add(WORKERS, Ordering::SeqCst);
-        process.spawn(move || {
-            let found = Client::connect(&lab, number);
-            *lock(&client) = Some(found.clone());
-            for worker in 0..WORKERS {
-                let worker = Worker {
-                    lab: lab.clone(),
-                    client: found.clone(),
-                    places: places.clone(),
-                    number: number * WORKERS + worker,
-                    stop: stop.clone(),
-                    dice: Dice::new(seed, worker as u64),
-                };
-                let at_work = at_work.clone();
-                std::thread::spawn(move || {
-                    worker.run();
-                    at_work.fetch_sub(1, Ordering::SeqCst);
-                });
-            }
-        });
-    }
-
-    /// Waits until no worker works any more.
-    fn finish(&self) {
-        self.stop.store(true, Ordering::SeqCst);
-        let end = world::now() + FINISH_TIMEOUT;
-        while self.at_work.iter().any(|count| count.load(Ordering::SeqCst) > 0) {
-            if world::now() > end {
-                let left: Vec<usize> = self.at_work.iter().map(|count| count.load(Ordering::SeqCst)).collect();
-                world::fail(&format!("workers do not come to their end: {left:?}"));
-            }
-            sleep(Duration::from_millis(500));
-        }
-    }
-}
 
 /// The wall clock of the process that asks, which the simulation may have set wrong.
 fn clock() -> fs::Time {
@@ -132,19 +56,13 @@ pub fn run(broken: Broken, takeovers: bool) -> (All, Vec<String>) {
         let first = Process::new("first");
         let prepared = first.spawn(move || {
             let client = Client::connect(&lab, CLIENTS);
-            let places = work::prepare(&lab, &client.fs).expect("nothing fails yet");
+            let places = work::prepare(&lab.history, &client.fs).expect("nothing fails yet");
             client.fs.close_volume().expect("nothing fails yet");
             places
         });
         Arc::new(prepared.join().expect("it does not panic"))
     };
-    let mut crew = Crew {
-        places: places.clone(),
-        stop: Arc::default(),
-        at_work: Default::default(),
-        clients: Default::default(),
-        processes: [None; CLIENTS],
-    };
+    let mut crew = Crew::new(places.clone());
     (0..CLIENTS).for_each(|client| crew.start(&lab, client));
     let until = world::now() + FAULT_TIME;
     Faults::new(&lab, takeovers).run(&lab, &mut crew, until);

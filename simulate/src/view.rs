@@ -3,6 +3,7 @@
 
 use crate::network::{Host, Network};
 use crate::store::Store;
+use plan::SetId;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -36,7 +37,7 @@ pub struct View {
     /// The session of the client whose view this is; None for servers.
     pub session: Option<Arc<AtomicU64>>,
     /// The session in which each chunk set was written first.
-    sets: Mutex<BTreeMap<u64, u64>>,
+    sets: Mutex<BTreeMap<SetId, u64>>,
     /// Files with data that is not synced, and the store's boot at the time of the write.
     unsynced: Mutex<BTreeMap<TargetFile, u64>>,
     /// With a broken rule: the claim that was made here once, which is shown from then on.

@@ -1,6 +1,6 @@
 //! What the programs on the clients work on.
 
-use crate::lab::Lab;
+use crate::history::History;
 use fs::{FileKind, FileSystem, New, ROOT};
 
 /// Directories whose names are checked.
@@ -58,13 +58,13 @@ pub fn name(number: u8) -> [u8; 1] {
 }
 
 /// Makes what the programs work on.
-pub fn prepare(lab: &Lab, fs: &FileSystem) -> fs::Result<Places> {
+pub fn prepare(history: &History, fs: &FileSystem) -> fs::Result<Places> {
     let directory = |number| Ok(fs.make(ROOT, format!("d{number}").as_bytes(), &new(FileKind::Directory))?.ino);
     let file = |number| Ok(fs.make(ROOT, format!("f{number}").as_bytes(), &new(FileKind::File))?.ino);
     let directories = (0..DIRECTORIES).map(directory).collect::<fs::Result<_>>()?;
     let files = (0..FIRST_COUNTER + COUNTERS).map(file).collect::<fs::Result<_>>()?;
     fs.sync_all()?;
-    let span = lab.history.begin();
+    let span = history.begin();
     world::note(format_args!("all is prepared at {}", span.begin));
     Ok(Places { directories, files })
 }

@@ -1,7 +1,7 @@
 //! How fast stripes are written: `writing DIRECTORY [SPEC] [MiB] [THREADS] [STRIPE]`. Prints one
 //! line for each of five runs and their median.
 
-use plan::TargetId;
+use plan::{SetId, TargetId};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,7 +42,8 @@ fn main() {
         let pool = Arc::new(BufferPool::new(&*code, stripe, 8));
         let places = (0..code.shape().blocks()).map(|number| Some(TargetId(number as u16))).collect::<Vec<_>>();
         let open = |set| {
-            let layout = SetLayout { volume: VolumeId([1; 16]), set, code: code.clone(), places: places.clone() };
+            let layout =
+                SetLayout { volume: VolumeId([1; 16]), set: SetId(set), code: code.clone(), places: places.clone() };
             Arc::new(SetWriter::create(targets.clone(), pool.clone(), layout, 64 << 20, 1))
         };
         let (sequence, stripes) = (AtomicU64::new(0), bytes / stripe as u64);

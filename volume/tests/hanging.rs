@@ -1,7 +1,7 @@
 //! Targets that do not answer: no caller waits for them beyond the deadline, and what they do too
 //! late does no harm.
 
-use plan::{Span, TargetId};
+use plan::{SetId, Span, TargetId};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use volume::format::VolumeId;
@@ -35,7 +35,7 @@ struct Lab {
 fn lab(deadline: Duration) -> Lab {
     let code = ec::parse("rs:2+1").unwrap();
     let places = (0..3).map(|number| Some(TargetId(number))).collect();
-    let layout = SetLayout { volume: VolumeId([9; 16]), set: 3, code, places };
+    let layout = SetLayout { volume: VolumeId([9; 16]), set: SetId(3), code, places };
     let targets = Arc::new(Targets::with_deadline(deadline));
     let disks: Vec<Arc<Faulty>> = (0..4).map(|_| Arc::new(Faulty::new(Arc::new(Memory::default())))).collect();
     disks.iter().enumerate().for_each(|(number, disk)| targets.add(TargetId(number as u16), disk.clone()));
@@ -52,7 +52,7 @@ fn what_was_not_begun_in_time_does_not_happen() {
     let targets = Targets::with_deadline(DEADLINE);
     let (id, disk) = (TargetId(0), Arc::new(Faulty::new(Arc::new(Memory::default()))));
     targets.add(id, disk.clone());
-    let file = |key| TargetFile::Chunk { set: key as u64, position: 0 };
+    let file = |key| TargetFile::Chunk { set: SetId(key as u64), position: 0 };
     disk.set(hanging());
     // More than a target has threads.
     let begun = Instant::now();
@@ -98,7 +98,7 @@ fn a_rebuild_gives_a_target_up_that_hangs() {
 fn what_is_slow_everywhere_is_not_late_for_long() {
     let Lab { targets, disks, layout, stripe, .. } = lab(HANG_TIME * 10);
     disks.iter().for_each(|disk| disk.set(Faults { delay: DEADLINE, ..Faults::default() }));
-    let span = Span { set: 3, record: stripe.record, block: stripe.block, start: 0 };
+    let span = Span { set: SetId(3), record: stripe.record, block: stripe.block, start: 0 };
     let degraded = |out: &mut [u8]| {
         let before = targets.reads().degraded();
         volume::read(&targets, &layout, span, out).unwrap();
@@ -118,7 +118,7 @@ fn a_read_waits_for_several_that_hang_no_longer_than_for_one() {
     let Lab { targets, disks, layout, stripe, .. } = lab(deadline);
     // The second is read instead of the first, and hangs, too.
     disks[..2].iter().for_each(|disk| disk.set(Faults { delay: deadline * 4, ..Faults::default() }));
-    let span = Span { set: 3, record: stripe.record, block: stripe.block, start: 0 };
+    let span = Span { set: SetId(3), record: stripe.record, block: stripe.block, start: 0 };
     let begun = Instant::now();
     let error = volume::read(&targets, &layout, span, &mut [0; 100]).unwrap_err();
     assert!(matches!(error, volume::Error::TooDegraded { .. }), "{error}");
@@ -132,7 +132,7 @@ fn a_read_does_not_wait_for_one_that_hangs_when_a_slow_one_has_it() {
     let Lab { targets, disks, layout, stripe, .. } = lab(deadline);
     disks[0].set(Faults { delay: DEADLINE * 2, ..Faults::default() });
     disks[1].set(Faults { delay: deadline * 4, ..Faults::default() });
-    let span = Span { set: 3, record: stripe.record, block: stripe.block, start: 0 };
+    let span = Span { set: SetId(3), record: stripe.record, block: stripe.block, start: 0 };
     let (begun, mut out) = (Instant::now(), [0; 100]);
     volume::read(&targets, &layout, span, &mut out).unwrap();
     assert_eq!(out, [7; 100]);

@@ -1,8 +1,8 @@
 //! Stripes that a Master codes have the same bytes as the client's. Nothing is lost, whatever
 //! happens to the Master.
 
-use plan::TargetId;
 use plan::coding::Coder;
+use plan::{SetId, TargetId};
 use proptest::prelude::*;
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -172,7 +172,7 @@ struct Lab {
 fn layout(code: &str) -> SetLayout {
     let code = ec::parse(code).unwrap();
     let places = (0..code.shape().blocks()).map(|number| Some(TargetId(number as u16))).collect();
-    SetLayout { volume: VolumeId([9; 16]), set: 3, code, places }
+    SetLayout { volume: VolumeId([9; 16]), set: SetId(3), code, places }
 }
 
 impl Lab {
@@ -232,7 +232,7 @@ impl Lab {
     #[track_caller]
     fn has(&self, stripe: &Appended, length: usize, sequence: u64) {
         let mut out = vec![0; length];
-        let span = plan::Span { set: 3, record: stripe.record, block: stripe.block, start: 0 };
+        let span = plan::Span { set: SetId(3), record: stripe.record, block: stripe.block, start: 0 };
         read(&self.targets, self.writer.layout(), span, &mut out).unwrap();
         assert!(out == pattern(length, sequence));
     }
@@ -243,7 +243,7 @@ impl Lab {
 
     /// The position whose target was asked first.
     fn master(&self) -> usize {
-        plan::coding::master(3, &self.writer.layout().places).unwrap()
+        plan::coding::master(SetId(3), &self.writer.layout().places).unwrap()
     }
 }
 
@@ -452,7 +452,7 @@ fn an_order_that_nobody_waits_for_writes_nothing() {
     // The new chunk has its name already, or was removed.
     let error = order.carry_out(&lab.staff.targets, || Ok(())).unwrap_err();
     assert!(matches!(error, volume::Error::Io { .. }), "{error}");
-    let new = TargetFile::NewChunk { set: 3, position: 0 };
+    let new = TargetFile::NewChunk { set: SetId(3), position: 0 };
     assert!(lab.disks[0].inner().list().unwrap().iter().all(|(file, _)| *file != new));
     // It takes too long: the rest is left.
     let mut header = vec![0; CHUNK_HEADER_BYTES];

@@ -5,138 +5,33 @@ mod channel;
 mod connection;
 mod direct;
 mod directs;
+mod introduction;
 mod items;
+mod messages;
+mod options;
+mod shared;
 
 pub use items::Items;
+pub use messages::{Push, Response};
+pub use options::{ClientOptions, OnPush};
 
 use crate::error::Error;
 use crate::frame::{FrameKind, FrameLimits, Header};
-use crate::hello::{Role, TEXT_BYTES, VERSIONS};
-use crate::payload::Payload;
-use crate::stream::{Address, Connect, TcpConnect};
-use crate::tls::ClientTls;
+use crate::hello::TEXT_BYTES;
+use crate::stream::Address;
 use crate::waiting::wait_until;
-use bytes::Bytes;
 use channel::Channel;
-use connection::{Connection, Waiter, Waiting};
+use connection::{Waiter, Waiting};
 use direct::MAX_DIRECT_BYTES;
+use shared::{Counted, Shared};
 use std::fmt;
 use std::io::IoSlice;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot};
-use tokio::time::{Instant, timeout, timeout_at};
-
-/// A call counts as this many bytes, in addition to its payload, when the client compares the load
-/// of channels.
-const CALL_BYTES: u64 = 1024;
-/// A channel without a connection counts as if this many bytes were in flight on it, so that small
-/// messages share one connection.
-const CONNECTING_BYTES: u64 = 64 << 10;
-/// With `fail_fast`, calls wait at most this long for another attempt to connect to a server that
-/// was down.
-const FAIL_FAST_TIMEOUT: Duration = Duration::from_millis(250);
-/// A server counts as down for this long after a failed attempt to connect.
-const DOWN_FOR: Duration = Duration::from_secs(10);
-
-/// Receives the server's pushed messages. It runs on the task that reads messages, so it must not
-/// block.
-pub type OnPush = Arc<dyn Fn(Push) + Send + Sync>;
-
-/// The options of a client.
-#[derive(Clone)]
-pub struct ClientOptions {
-    /// Maximum number of shared connections to the server, one for each channel.
-    pub channels: usize,
-    /// Maximum number of direct connections for each channel. On a direct connection the thread
-    /// that waits for a short request's answer reads the answer itself.
-    pub direct: usize,
-    /// Maximum number of calls and streams in flight; further ones wait.
-    pub in_flight: usize,
-    /// Makes the connections.
-    pub connect: Arc<dyn Connect>,
-    /// TLS for the connections. None is only for networks that no other machine can reach.
-    pub tls: Option<ClientTls>,
-    /// The role of this process.
-    pub role: Role,
-    /// The feature bits that this side offers.
-    pub features: u64,
-    /// Credentials for the service, at most 4 KiB.
-    pub credentials: Bytes,
-    /// The longest answers that this side accepts.
-    pub limits: FrameLimits,
-    /// The protocol versions that this side speaks.
-    pub versions: RangeInclusive<u16>,
-    /// Receives the server's pushed messages.
-    pub on_push: Option<OnPush>,
-    /// Time limit for opening a connection, including the first messages.
-    pub connect_timeout: Duration,
-    /// The back-off before a new attempt to connect: it begins with the first value, doubles each
-    /// time up to the second, and has jitter.
-    pub backoff: RangeInclusive<Duration>,
-    /// Whether calls fail at once during the back-off, and soon while an attempt to connect to a
-    /// server that was down is running.
-    pub fail_fast: bool,
-    /// After this long a silence with calls in flight the client sends a ping.
-    pub ping_after: Duration,
-    /// After this long a silence with calls in flight the client gives up the connection.
-    pub dead_after: Duration,
-}
-
-impl Default for ClientOptions {
-    fn default() -> Self {
-        Self {
-            channels: 4,
-            direct: 4,
-            in_flight: 1024,
-            connect: Arc::new(TcpConnect),
-            tls: None,
-            role: Role::CLIENT,
-            features: 0,
-            credentials: Bytes::new(),
-            limits: FrameLimits::default(),
-            versions: VERSIONS,
-            on_push: None,
-            connect_timeout: Duration::from_secs(5),
-            backoff: Duration::from_millis(20)..=Duration::from_secs(5),
-            fail_fast: false,
-            ping_after: Duration::from_secs(5),
-            dead_after: Duration::from_secs(10),
-        }
-    }
-}
-
-impl fmt::Debug for ClientOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientOptions")
-            .field("channels", &self.channels)
-            .field("role", &self.role)
-            .finish_non_exhaustive()
-    }
-}
-
-/// An answer, or an item of a stream.
-#[derive(Debug, Default)]
-pub struct Response {
-    /// The serialized part.
-    pub body: Bytes,
-    /// The raw bytes.
-    pub payload: Payload,
-}
-
-/// A message that a server pushed.
-#[derive(Debug)]
-pub struct Push {
-    /// The kind of message.
-    pub method: u16,
-    /// The serialized part.
-    pub body: Bytes,
-    /// The raw bytes.
-    pub payload: Payload,
-}
+use tokio::time::{Instant, timeout_at};
 
 /// The work in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -152,81 +47,6 @@ pub struct Load {
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
-}
-
-struct Shared {
-    runtime: Handle,
-    address: Address,
-    fail_fast: bool,
-    in_flight: Semaphore,
-    channels: Vec<Arc<Channel>>,
-    next_id: AtomicU64,
-    requests: AtomicUsize,
-    bytes: AtomicU64,
-}
-
-/// Counts one call as in flight until it is dropped.
-struct Counted<'a> {
-    shared: &'a Shared,
-    channel: &'a Arc<Channel>,
-    bytes: u64,
-}
-
-impl<'a> Counted<'a> {
-    fn new(shared: &'a Shared, bytes: u64) -> Self {
-        let channel = shared.least_loaded();
-        shared.requests.fetch_add(1, Ordering::Relaxed);
-        shared.bytes.fetch_add(bytes, Ordering::Relaxed);
-        channel.load.fetch_add(bytes + CALL_BYTES, Ordering::Relaxed);
-        Self { shared, channel, bytes }
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.shared.requests.fetch_sub(1, Ordering::Relaxed);
-        self.shared.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.channel.load.fetch_sub(self.bytes + CALL_BYTES, Ordering::Relaxed);
-    }
-}
-
-impl Shared {
-    fn least_loaded(&self) -> &Arc<Channel> {
-        let load = |channel: &&Arc<Channel>| {
-            channel.load.load(Ordering::Relaxed) + if channel.is_connected() { 0 } else { CONNECTING_BYTES }
-        };
-        self.channels.iter().min_by_key(load).expect("at least one channel")
-    }
-
-    /// Why the server counts as down, if calls shall not wait long for another attempt.
-    fn down(&self) -> Option<Error> {
-        if !self.fail_fast || self.channels.iter().any(|channel| channel.is_connected()) {
-            return None;
-        }
-        let newest = self.channels.iter().filter_map(|channel| channel.last_attempt()).max_by_key(|(when, _)| *when);
-        let (when, why) = newest?;
-        why.err().filter(|why| matches!(why, Error::Unavailable { .. }) && when.elapsed() < DOWN_FOR)
-    }
-
-    /// Returns a connection of this channel, or, if that fails, of any other.
-    async fn connection(&self, channel: &Arc<Channel>) -> Result<Arc<Connection>, Error> {
-        let making = channel.connection(&self.runtime);
-        let made = match self.down() {
-            Some(why) => {
-                // The calling thread may not belong to the runtime, whose clock the timeout needs.
-                let glance = {
-                    let _runtime = self.runtime.enter();
-                    timeout(FAIL_FAST_TIMEOUT, making)
-                };
-                glance.await.unwrap_or(Err(why))
-            }
-            None => making.await,
-        };
-        match made {
-            Ok(connection) => Ok(connection),
-            Err(error) => self.channels.iter().find_map(|other| other.current()).ok_or(error),
-        }
-    }
 }
 
 impl Client {
@@ -406,7 +226,7 @@ impl Client {
             let mut header = self.header(connection.limits, FrameKind::Open, method, bytes, body, parts)?;
             header.deadline_ms = milliseconds(until);
             header.count = window.max(1);
-            let items = Items::new(self.clone(), connection.clone(), header.id, header.count, until)?;
+            let items = Items::new(self.shared.clone(), connection.clone(), header.id, header.count, until)?;
             connection.outgoing.write(header, body, parts).await?;
             Ok(items)
         };

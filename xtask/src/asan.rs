@@ -1,6 +1,6 @@
 //! The soaks, and the fuzzers, under AddressSanitizer, which takes a nightly compiler.
 
-use crate::{NOT_HERE, fuzz};
+use crate::fuzz;
 use std::path::Path;
 use std::process::Command;
 
@@ -16,14 +16,10 @@ const SOAKS: [&[&str]; 3] = [
 /// # Errors
 /// What failed; it begins with `NOT_HERE` when there is no nightly compiler.
 pub fn run(root: &Path, seconds: u64) -> Result<(), String> {
-    let output = Command::new("rustup").args(["run", "nightly", "rustc", "-vV"]).output();
-    let said = output.ok().filter(|output| output.status.success()).map(|output| output.stdout);
-    let said = said.ok_or(format!("{NOT_HERE}: a nightly compiler (rustup toolchain install nightly)"))?;
-    let said = String::from_utf8_lossy(&said);
-    let host = said.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("rustc does not say its host")?;
+    let host = fuzz::host()?;
     for soak in SOAKS {
         let mut command = Command::new("rustup");
-        command.args(["run", "nightly", "cargo", "test", "--release", "--no-fail-fast", "--target", host]).args(soak);
+        command.args(["run", "nightly", "cargo", "test", "--release", "--no-fail-fast", "--target", &host]).args(soak);
         // Threads that still wait for targets that hang when a test ends have their memory.
         command.env("ASAN_OPTIONS", "detect_leaks=0").env("RUSTFLAGS", "-Zsanitizer=address");
         command.env("CARGO_TARGET_DIR", root.join("target/asan")).env_remove("RUSTC").current_dir(root);
@@ -33,5 +29,5 @@ pub fn run(root: &Path, seconds: u64) -> Result<(), String> {
             return Err(format!("cargo test {} failed with AddressSanitizer", soak.join(" ")));
         }
     }
-    fuzz::run(root, seconds, true, "address")
+    fuzz::run(root, fuzz::build(root, "address", true)?, seconds, "address")
 }

@@ -1,55 +1,87 @@
-//! Runs the fuzz targets of `fuzz/` with cargo-fuzz, which needs a nightly compiler.
+//! Runs the fuzz targets of `fuzz/`, which cargo-fuzz builds with a nightly compiler.
 
 use crate::NOT_HERE;
+use crate::peers::output_of;
+use crate::suite::{self, Program};
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
-/// Runs every target for `seconds` with a sanitizer (`none`, `address`); installs cargo-fuzz first
-/// if `install` says so. A target begins with the inputs in `fuzz/seeds/TARGET`; what it finds
-/// beyond them goes to `fuzz/corpus/TARGET`, which is not kept in git.
-pub fn run(root: &Path, seconds: u64, install: bool, sanitizer: &str) -> Result<(), String> {
-    let works = |program: &str, arguments: &[&str]| {
-        let mut command = Command::new(program);
-        command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
-        command.status().is_ok_and(|s| s.success())
-    };
-    if !works("rustup", &["run", "nightly", "rustc", "--version"]) {
-        return Err(format!("{NOT_HERE}: a nightly compiler (rustup toolchain install nightly)"));
-    }
-    if !works("cargo", &["fuzz", "--version"]) {
-        if !install {
-            return Err(format!("{NOT_HERE}: cargo-fuzz"));
-        }
+/// The compiler's name for this kind of machine, as the nightly compiler says it.
+///
+/// # Errors
+/// Why there is no nightly compiler; it begins with `NOT_HERE`.
+pub fn host() -> Result<String, String> {
+    let said = output_of(Command::new("rustup").args(["run", "nightly", "rustc", "-vV"]))
+        .map_err(|_| format!("{NOT_HERE}: a nightly compiler (rustup toolchain install nightly)"))?;
+    let host = said.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).ok_or("rustc does not say its host".into())
+}
+
+/// Compiles every target with a sanitizer (`none`, `address`). Installs cargo-fuzz first if it is
+/// missing. A build that is not `urgent` runs at a low priority.
+///
+/// # Errors
+/// What failed; it begins with `NOT_HERE` when there is no nightly compiler or no cargo-fuzz.
+pub fn build(root: &Path, sanitizer: &str, urgent: bool) -> Result<Vec<Program>, String> {
+    let host = host()?;
+    let has_it = Command::new("cargo").args(["fuzz", "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !has_it.is_ok_and(|status| status.success()) {
         let installed = Command::new("cargo").args(["install", "--locked", "cargo-fuzz"]).status();
-        if !installed.is_ok_and(|s| s.success()) {
+        if !installed.is_ok_and(|status| status.success()) {
             return Err(format!("{NOT_HERE}: cargo-fuzz, and `cargo install cargo-fuzz` failed"));
         }
     }
-    let listed = Command::new("cargo")
-        .args(["+nightly", "fuzz", "list"])
+    let start = Instant::now();
+    eprintln!("== cargo fuzz build --sanitizer {sanitizer}");
+    let status = Command::new("nice")
+        .args(["-n", if urgent { "0" } else { "10" }, "cargo", "+nightly", "fuzz", "build"])
+        .args(["--sanitizer", sanitizer, "--target", &host])
         .current_dir(root)
-        .output()
-        .map_err(|e| format!("cargo fuzz list: {e}"))?;
-    // A sanitizer's own memory counts, too. Threads that nobody waits for have some while they
-    // end, which looks like a leak now and then; what is lost each time comes to the limit.
-    let memory = ["-detect_leaks=0".into(), format!("-rss_limit_mb={}", if sanitizer == "none" { 512 } else { 2048 })];
-    for target in String::from_utf8_lossy(&listed.stdout).lines() {
-        eprintln!("== fuzz {target}, {seconds} s");
-        let limit = format!("-max_total_time={seconds}");
-        let [corpus, seeds] = ["corpus", "seeds"].map(|kind| root.join("fuzz").join(kind).join(target));
-        std::fs::create_dir_all(&corpus).map_err(|e| format!("{}: {e}", corpus.display()))?;
-        let directories = [Some(&corpus), seeds.is_dir().then_some(&seeds)].into_iter().flatten();
-        let status = Command::new("cargo")
-            .args(["+nightly", "fuzz", "run", "--sanitizer", sanitizer, target])
-            .args(directories)
-            .args(["--", &limit])
-            .args(&memory)
-            .current_dir(root)
-            .status()
-            .map_err(|e| format!("cargo fuzz run: {e}"))?;
-        if !status.success() {
-            return Err(format!("fuzz target {target} failed; its input is in fuzz/artifacts/{target}"));
-        }
+        .status()
+        .map_err(|why| format!("cargo fuzz build: {why}"))?;
+    eprintln!("== {} s", start.elapsed().as_secs());
+    if !status.success() {
+        return Err("cargo fuzz build failed".into());
     }
-    Ok(())
+    let listed = output_of(Command::new("cargo").args(["+nightly", "fuzz", "list"]).current_dir(root))?;
+    let built = root.join("fuzz/target").join(host).join("release");
+    let program = |target: &str| Program {
+        name: target.into(),
+        path: built.join(target),
+        folder: root.join("fuzz"),
+        arguments: Vec::new(),
+    };
+    Ok(listed.lines().map(program).collect())
+}
+
+/// Runs every target for `seconds`, as many at once as there are processors. A target begins with
+/// the inputs in `fuzz/seeds/TARGET`; what it finds beyond them goes to `fuzz/corpus/TARGET`, which
+/// is not kept in git.
+///
+/// # Errors
+/// The targets that failed, after the output of all.
+pub fn run(root: &Path, mut targets: Vec<Program>, seconds: u64, sanitizer: &str) -> Result<(), String> {
+    for program in &mut targets {
+        let [corpus, artifacts] = ["corpus", "artifacts"].map(|kind| program.folder.join(kind).join(&program.name));
+        for folder in [&corpus, &artifacts] {
+            fs::create_dir_all(folder).map_err(|why| format!("{}: {why}", folder.display()))?;
+        }
+        let seeds = program.folder.join("seeds").join(&program.name);
+        // A sanitizer's own memory counts, too. Threads that nobody waits for have some while they
+        // end, which looks like a leak now and then; what is lost each time comes to the limit.
+        program.arguments = vec![
+            format!("-artifact_prefix={}/", artifacts.display()),
+            format!("-max_total_time={seconds}"),
+            "-detect_leaks=0".into(),
+            format!("-rss_limit_mb={}", if sanitizer == "none" { 512 } else { 2048 }),
+        ];
+        let folders = [Some(&corpus), seeds.is_dir().then_some(&seeds)].into_iter().flatten();
+        program.arguments.extend(folders.map(|folder| folder.display().to_string()));
+        program.name = format!("fuzz::{}", program.name);
+    }
+    let environment: &[_] = if sanitizer == "address" { &[("ASAN_OPTIONS", "detect_odr_violation=0")] } else { &[] };
+    suite::run(root, targets, suite::processors(), environment)
+        .map_err(|why| format!("{why}; the inputs are in fuzz/artifacts, for cargo +nightly fuzz run TARGET INPUT"))
 }

@@ -6,6 +6,7 @@ mod conformance;
 mod failover;
 mod fuzz;
 mod links;
+mod lock;
 mod mir;
 mod monitoring;
 mod mpi;
@@ -60,8 +61,8 @@ fn main() -> ExitCode {
         ["test"] => test(),
         ["check"] => check(),
         ["peers"] => build_peers().map(|_| ()),
-        ["fuzz"] => fuzz::run(&root(), 60, true, "none"),
-        ["fuzz", seconds] => seconds_of(seconds).and_then(|seconds| fuzz::run(&root(), seconds, true, "none")),
+        ["fuzz"] => fuzz(60),
+        ["fuzz", seconds] => seconds_of(seconds).and_then(fuzz),
         ["asan"] => said(optional("AddressSanitizer", asan::run(&root(), 30))),
         ["asan", seconds] => {
             seconds_of(seconds).and_then(|seconds| said(optional("AddressSanitizer", asan::run(&root(), seconds))))
@@ -77,8 +78,7 @@ fn main() -> ExitCode {
         ["torture", ref rest @ ..] => torture::run(&root(), rest),
         ["simulate", ref rest @ ..] => simulate::run(&root(), rest),
         ["model", ref rest @ ..] => {
-            let run = ["run", "--profile", "release-test", "-p", "model", "--"];
-            cargo(&[&run[..], rest].concat(), &[])
+            cargo(&[&["run", "--release", "-p", "model", "--"], rest].concat(), &suite::with_assertions())
         }
         ["torture-writers", ref rest @ ..] => torture::writers::run(rest),
         ["help" | "--help" | "-h"] => {
@@ -102,6 +102,10 @@ fn main() -> ExitCode {
 /// How an error begins when something cannot run here, as opposed to having failed.
 const NOT_HERE: &str = "not possible here";
 
+fn fuzz(seconds: u64) -> Result<(), String> {
+    fuzz::run(&root(), fuzz::build(&root(), "none", true)?, seconds, "none")
+}
+
 fn seconds_of(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("{text:?} is not a number of seconds"))
 }
@@ -124,17 +128,16 @@ fn cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), String>
     if status.success() { Ok(()) } else { Err(format!("cargo {} failed", arguments.join(" "))) }
 }
 
-/// All checks that need no test to run. The profile is that of the tests, so that build scripts and
-/// macros are compiled once.
+/// All checks that need no test to run. What is compiled with assertions only is looked at, too.
 fn check() -> Result<(), String> {
     let root = root();
     cargo(&["fmt", "--all", "--check"], &[])?;
     links::check(&root)?;
     rules::check(&root, false)?;
-    let workspace = ["--workspace", "--profile", "release-test"];
-    cargo(&[&["clippy"], &workspace[..], &["--all-targets", "--", "-D", "warnings"]].concat(), &[])?;
-    let documents = ["--no-deps", "--document-private-items"];
-    cargo(&[&["doc"], &workspace[..], &documents].concat(), &[("RUSTDOCFLAGS", "-D warnings")])?;
+    let lints = ["clippy", "--workspace", "--release", "--all-targets", "--", "-D", "warnings"];
+    cargo(&lints, &suite::ASSERTIONS)?;
+    let documents = ["doc", "--workspace", "--release", "--no-deps", "--document-private-items"];
+    cargo(&documents, &[&suite::ASSERTIONS[..], &[("RUSTDOCFLAGS", "-D warnings")]].concat())?;
     // What others can use is complete without the workspace. Their own builds are those above.
     let package = ["package", "--offline", "--no-verify", "--allow-dirty", "--quiet"];
     cargo(&[&package[..], &["-p", "weft-gf", "-p", "weft-ec"]].concat(), &[])?;
@@ -149,7 +152,7 @@ fn check() -> Result<(), String> {
 /// Crates whose faults lose data: their tests run in exactly what users run, too. What the command
 /// line's tests run is the program alone, so they need no second profile.
 const AS_USERS_RUN: [&str; 9] = ["--release", "-p", "volume", "-p", "fs", "-p", "cluster", "-p", "cli"];
-const WITH_ASSERTIONS: [&str; 5] = ["--workspace", "--exclude", "cli", "--profile", "release-test"];
+const WITH_ASSERTIONS: [&str; 4] = ["--release", "--workspace", "--exclude", "cli"];
 const WITH_MPI: [&str; 4] = ["-p", "weft-mpi", "--features", "weft-mpi/mpi"];
 /// Most tests wait for others, so there are more of them at a time than processors.
 const THREADS: (&str, &str) = ("RUST_TEST_THREADS", "4");
@@ -162,42 +165,48 @@ fn test() -> Result<(), String> {
     let peers = steps.time("peers", build_peers)?;
     let mut skipped: Vec<String> =
         peers.into_iter().map(|(peer, why)| format!("comparison with {peer} ({why})")).collect();
-    let programs = steps.time("compiling, with assertions", || suite::build(&root, &WITH_ASSERTIONS, &[], true))?;
-    let look = match mir::not_needed() {
-        None => [("RUSTFLAGS", mir::FLAGS)].as_slice(),
-        Some(why) => {
-            skipped.push(format!("looking for values that are freed twice ({why})"));
-            &[]
-        }
-    };
+    let with_assertions = suite::with_assertions();
+    let compile = || suite::build(&root, &WITH_ASSERTIONS, &with_assertions, true);
+    let programs = steps.time("compiling, with assertions", compile)?;
+    let look = mir::environment();
+    let no_look = mir::not_needed().map(|why| format!("looking for values that are freed twice ({why})"));
+    skipped.extend(no_look);
     let mpi = mpi::ready();
-    let with_mpi = if mpi.is_ok() { WITH_MPI.as_slice() } else { &[] };
+    let as_users_run = [&AS_USERS_RUN[..], if mpi.is_ok() { WITH_MPI.as_slice() } else { &[] }].concat();
     skipped.extend(mpi.err().map(|why| format!("weft-mpi, the archive encoder under MPI ({why})")));
     // Most tests wait for servers and disks, and leave the processors to the compiler.
+    let at_once = suite::processors() + 1;
     let (programs, checked) = steps.time("tests, with assertions, while compiling as users do", || {
         std::thread::scope(|scope| {
-            let built = scope.spawn(|| suite::build(&root, &[&AS_USERS_RUN, with_mpi].concat(), look, false));
-            let checked = suite::run(&root, programs, &[THREADS]);
+            let built = scope.spawn(|| suite::build(&root, &as_users_run, look.as_slice(), false));
+            let checked = suite::run(&root, programs, at_once, &[THREADS]);
             (built.join().expect("it does not panic"), checked)
         })
     });
-    let documented =
-        steps.time("tests in documentation", || cargo(&[&["test", "--doc"], &WITH_ASSERTIONS[..]].concat(), &[]));
+    let documented = steps.time("tests in documentation", || {
+        cargo(&[&["test", "--doc"], &WITH_ASSERTIONS[..]].concat(), &with_assertions)
+    });
     let simulated = steps.time("simulation", || simulate::test(&root));
     let programs = programs?;
-    let ran = steps.time("tests, as users run", || suite::run(&root, programs, &[THREADS]));
-    // All failures at once: a run takes many minutes.
-    checked.and(ran).and(documented).and(simulated)?;
-    if !look.is_empty() {
-        steps.time("looking for values that are freed twice", || look_at_mir(&root.join("target/release/deps")))?;
-    }
-    for (step, kind) in [("torture of a volume", None), ("torture of a cluster", Some("--cluster"))] {
-        skipped.extend(steps.time(step, || optional("torture", torture_for_a_minute(kind)))?);
-    }
-    let monitored = || optional("tests of the alert rules", monitoring::check(&root));
-    skipped.extend(steps.time("alert rules", monitored)?);
-    let fuzzed = || optional("coverage-guided fuzzing", fuzz::run(&root, 10, true, "none"));
-    skipped.extend(steps.time("fuzzing", fuzzed)?);
+    let fuzzers = std::thread::scope(|scope| {
+        // What comes now waits, too.
+        let fuzzers = scope.spawn(|| fuzz::build(&root, "none", false));
+        let tests = || suite::run(&root, programs, at_once, &[THREADS]);
+        let ran = steps.time("tests, as users run, while compiling the fuzz targets", tests);
+        // All failures at once: a run takes many minutes.
+        checked.and(ran).and(documented).and(simulated)?;
+        if look.is_some() {
+            steps.time("looking for values that are freed twice", || look_at_mir(&root.join("target/release/deps")))?;
+        }
+        for (step, kind) in [("torture of a volume", None), ("torture of a cluster", Some("--cluster"))] {
+            skipped.extend(steps.time(step, || optional("torture", torture_for_a_minute(kind)))?);
+        }
+        let monitored = || optional("tests of the alert rules", monitoring::check(&root));
+        skipped.extend(steps.time("alert rules", monitored)?);
+        Ok::<_, String>(steps.time("compiling the rest of the fuzz targets", || fuzzers.join().expect("no panic")))
+    })?;
+    let fuzzed = || fuzzers.and_then(|fuzzers| fuzz::run(&root, fuzzers, 10, "none"));
+    skipped.extend(steps.time("fuzzing", || optional("coverage-guided fuzzing", fuzzed()))?);
     skipped.iter().for_each(|what| println!("skipped: {what}"));
     Ok(())
 }

@@ -60,6 +60,11 @@ pub fn not_needed() -> Option<String> {
     (!is_bad).then(|| format!("{version} is not known to free memory twice"))
 }
 
+/// The environment of a build that this can look at, if the compiler in use needs it.
+pub fn environment() -> Option<(&'static str, &'static str)> {
+    not_needed().is_none().then_some(("RUSTFLAGS", FLAGS))
+}
+
 /// Looks through the MIR of a build. Returns a description of each place, and the number of files.
 ///
 /// # Errors

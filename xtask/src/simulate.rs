@@ -1,19 +1,19 @@
 //! `cargo xtask simulate`: whole file systems in one world by one seed (the crate `simulate`).
 
+use crate::suite;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The tests compile the program, so this compiles nothing again after them.
-const BUILD: [&str; 9] =
-    ["test", "--workspace", "--exclude", "cli", "--profile", "release-test", "--test", "seeds", "--no-run"];
+const BUILD: [&str; 8] = ["test", "--workspace", "--exclude", "cli", "--release", "--test", "seeds", "--no-run"];
 
 /// Runs seeds.
 ///
 /// # Errors
 /// When a seed is wrong; the program has printed which one.
 pub fn run(root: &Path, arguments: &[&str]) -> Result<(), String> {
-    crate::cargo(&BUILD, &[])?;
+    crate::cargo(&BUILD, &suite::with_assertions())?;
     start(&program(root), arguments)
 }
 
@@ -29,8 +29,9 @@ pub fn test(root: &Path) -> Result<(), String> {
     fixed.and(start(&program, &["--seeds", &fresh, "--minutes", "1.5"]))
 }
 
+/// What was last built with assertions: users have no such program.
 fn program(root: &Path) -> PathBuf {
-    root.join("target/release-test/simulate")
+    root.join("target/release/simulate")
 }
 
 fn start(program: &Path, arguments: &[&str]) -> Result<(), String> {

@@ -1,6 +1,7 @@
 //! Builds test programs and runs several of them at a time: most tests wait for servers and disks
 //! rather than compute.
 
+use crate::mir;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -10,9 +11,20 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// How many programs run at once: one for each processor, and one that waits.
-fn at_once() -> usize {
-    std::thread::available_parallelism().map_or(2, usize::from) + 1
+/// How many programs that compute run at once.
+pub fn processors() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from)
+}
+
+/// Assertions in a build of the profile that users have: a compiler's fault once showed in
+/// optimised builds only.
+pub const ASSERTIONS: [(&str, &str); 2] =
+    [("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true"), ("CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS", "true")];
+
+/// The environment of the tests' build with assertions. All other flags are those of the build for
+/// users, so that both have the same dependencies, build scripts and macros.
+pub fn with_assertions() -> Vec<(&'static str, &'static str)> {
+    ASSERTIONS.into_iter().chain(mir::environment()).collect()
 }
 
 /// A program hangs when it says nothing for this long. The longest test takes half a minute on an
@@ -24,12 +36,14 @@ const LONGEST_PROGRAMS: [&str; 6] =
 
 /// A test program: `fs::soak`, where it lies, and the folder of its package, which it runs in.
 pub struct Program {
-    name: String,
-    path: PathBuf,
-    folder: PathBuf,
+    pub name: String,
+    pub path: PathBuf,
+    pub folder: PathBuf,
+    pub arguments: Vec<String>,
 }
 
-/// Compiles what `cargo test ARGUMENTS` would run. If it is not `urgent`, other programs go first.
+/// Compiles what `cargo test ARGUMENTS` would run. A build that is not `urgent` runs at a low
+/// priority.
 pub fn build(
     root: &Path,
     arguments: &[&str],
@@ -71,25 +85,26 @@ fn program(line: &str) -> Option<Program> {
     let package = folder.file_name()?.to_str()?.to_owned();
     let (target, kind) = (message["target"]["name"].as_str()?, &message["target"]["kind"][0]);
     let name = if kind == "test" { format!("{package}::{target}") } else { package };
-    Some(Program { name, path, folder })
+    Some(Program { name, path, folder, arguments: Vec::new() })
 }
 
-/// Runs them all, even if some fail, and prints the output of those that failed. Their output is
-/// kept in `target/test-output`.
-pub fn run(root: &Path, programs: Vec<Program>, environment: &[(&str, &str)]) -> Result<(), String> {
+/// Runs them all, so many at once, even if some fail, and prints the output of those that failed.
+/// Their output is kept in `target/test-output`.
+pub fn run(root: &Path, programs: Vec<Program>, at_once: usize, environment: &[(&str, &str)]) -> Result<(), String> {
     let start = Instant::now();
     let (folder, count) = (root.join("target/test-output"), programs.len());
     fs::create_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
-    eprintln!("== {count} test programs, {} at a time; what they say is in {}", at_once(), folder.display());
+    eprintln!("== {count} programs, {at_once} at a time; what they say is in {}", folder.display());
     let (waiting, failed) = (Mutex::new(VecDeque::from(programs)), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
-        for _ in 0..at_once() {
+        for _ in 0..at_once {
             scope.spawn(|| {
                 while let Some(program) = { waiting.lock().expect("no thread panics").pop_front() } {
                     let output = folder.join(format!("{}.txt", program.name.replace("::", "-")));
                     let begun = Instant::now();
                     let ended = run_one(&program, &output, environment);
-                    let said = fs::read_to_string(&output).unwrap_or_default();
+                    let said = fs::read(&output).unwrap_or_default();
+                    let said = String::from_utf8_lossy(&said);
                     let mut failed = failed.lock().expect("no thread panics");
                     report(&program.name, &said, begun.elapsed(), &ended);
                     if ended.is_err() {
@@ -108,6 +123,7 @@ fn run_one(program: &Program, output: &Path, environment: &[(&str, &str)]) -> Re
     let error = |why: std::io::Error| format!("{}: {why}", output.display());
     let file = File::create(output).map_err(error)?;
     let mut child = Command::new(&program.path)
+        .args(&program.arguments)
         .envs(environment.iter().copied())
         .env("CARGO_MANIFEST_DIR", &program.folder)
         .env("RUST_BACKTRACE", "1")
@@ -146,11 +162,14 @@ fn wait(child: &mut Child, output: &Path) -> Result<ExitStatus, String> {
     }
 }
 
-/// A line for a program whose tests passed, everything of one that failed.
+/// A line for a program whose tests passed, everything of one that failed. A fuzzer has no tests,
+/// but says how many inputs it tried.
 fn report(name: &str, said: &str, took: Duration, ended: &Result<(), String>) {
     let passed = said.lines().filter(|line| line.starts_with("test ") && line.ends_with("... ok")).count();
+    let tried = said.lines().rfind(|line| line.starts_with("Done "));
+    let passed = tried.map_or_else(|| format!("{passed} tests"), str::to_owned);
     match ended {
-        Ok(()) => println!("ok     {:6.1} s  {name}: {passed} tests", took.as_secs_f64()),
+        Ok(()) => println!("ok     {:6.1} s  {name}: {passed}", took.as_secs_f64()),
         Err(why) => println!("FAILED {:6.1} s  {name}: {why}\n{said}", took.as_secs_f64()),
     }
 }
@@ -166,20 +185,21 @@ mod tests {
         fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(&path, mode).unwrap();
-        Program { name: name.into(), path, folder }
+        Program { name: name.into(), path, folder, arguments: Vec::new() }
     }
 
     #[test]
     fn all_run_and_those_that_fail_are_named() {
-        let programs = vec![
+        let mut programs = vec![
             shell("good", "echo test a ... ok"),
             shell("bad", "exit 3"),
             shell("worse", "kill -SEGV $$"),
-            shell("last", "test $(basename $PWD) = $(basename $(dirname $0)) && test $GIVEN = yes"),
+            shell("last", "test $(basename $PWD) = $(basename $(dirname $0)) && test $GIVEN = yes && test $1 = one"),
         ];
+        programs[3].arguments = vec!["one".into()];
         let root = programs[0].folder.clone();
         let folders: Vec<PathBuf> = programs.iter().map(|program| program.folder.clone()).collect();
-        let failed = run(&root, programs, &[("GIVEN", "yes")]).unwrap_err();
+        let failed = run(&root, programs, 3, &[("GIVEN", "yes")]).unwrap_err();
         assert!(failed.contains("bad") && failed.contains("worse"), "{failed}");
         assert!(!failed.contains("good") && !failed.contains("last"), "{failed}");
         assert_eq!(fs::read_to_string(root.join("target/test-output/good.txt")).unwrap(), "test a ... ok\n");

@@ -1,8 +1,9 @@
 //! Archives files in one piece, many in a batch.
 
 use super::copy::Copying;
+use super::encoding::shared_name;
 use super::hash::Sealed;
-use super::{Decision, Encoder, HASH, Trouble, decide, report, shared_name};
+use super::{Decision, Encoder, HASH, Trouble, decide, report};
 use crate::message::{DirectoryPair, Group, Item, Problem, Stat};
 use crate::roles::Made;
 use crate::transport::Broken;

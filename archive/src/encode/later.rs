@@ -1,7 +1,7 @@
 //! Steps that follow when the files of a batch exist: links for files with several names, renames
 //! of files that replace others, and marks for finished parts.
 
-use super::{Encoding, shared_name};
+use super::encoding::{Encoding, shared_name};
 use crate::message::{DirectoryPair, Item, Problem};
 use crate::transport::Broken;
 use fs::{Error, RenameMode, SetAttributes, SetTime, Time};

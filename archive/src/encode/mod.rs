@@ -5,6 +5,7 @@
 
 mod copy;
 mod decide;
+mod encoding;
 mod files;
 pub mod hash;
 mod later;
@@ -12,41 +13,21 @@ mod parts;
 
 pub use copy::Trouble;
 pub use decide::{Decision, decide};
+pub use encoding::{Encoding, HIDDEN};
 pub(crate) use files::bytes_of;
 
-use crate::limit::Limiter;
 use crate::message::{Problem, Stat, Tally, Work};
 use crate::roles::{Craft, Made};
 use crate::transport::Broken;
 use fs::{BulkLoad, FileSystem};
 use later::Later;
 use std::collections::HashMap;
-use std::sync::Arc;
-use volume::Control;
 
 /// The attribute that stores the BLAKE3 hash of a file's content, see [`hash::Sealed`].
 pub const HASH: &[u8] = b"user.weft.blake3";
-/// The directory of a job below the archive's own. It holds incomplete files and the list of files
-/// with several names. The job removes it when it is done.
-pub const HIDDEN: &[u8] = b".weft-archive";
-
 /// A worker makes its work durable after this many bytes or files.
 const COMMIT_BYTES: u64 = 64 << 20;
 const COMMIT_FILES: usize = 4096;
-
-/// What all workers of a job share.
-pub struct Encoding {
-    /// The volume.
-    pub volume: Arc<FileSystem>,
-    /// The directory of the job.
-    pub hidden: u64,
-    /// Whether files that exist in the archive and differ are replaced.
-    pub update: bool,
-    /// Limits the rate of the job.
-    pub limiter: Limiter,
-    /// Stops the job.
-    pub control: Arc<Control>,
-}
 
 /// A worker of an archive job.
 pub struct Encoder<'a> {
@@ -80,11 +61,6 @@ impl<'a> Encoder<'a> {
     fn volume(&self) -> &'a FileSystem {
         &self.job.volume
     }
-}
-
-/// The name of a file with several names in the job's directory.
-fn shared_name(stat: &Stat) -> Vec<u8> {
-    format!("l-{:x}-{:x}", stat.identity.0, stat.identity.1).into_bytes()
 }
 
 /// Reports a problem with a file, or returns an error if the job cannot continue.

@@ -4,9 +4,10 @@
 //! does only the parts that are left.
 
 use super::copy::Copying;
+use super::encoding::shared_name;
 use super::files::{bytes_of, owner_differs};
 use super::hash::{Hash, Sealed, join_parts, part_hasher};
-use super::{Decision, Encoder, HASH, Trouble, decide, report, shared_name};
+use super::{Decision, Encoder, HASH, Trouble, decide, report};
 use crate::message::{Item, Large, Problem};
 use crate::roles::Made;
 use crate::transport::Broken;

@@ -2,8 +2,8 @@
 //! reading and writing without coding, and when coding without I/O; and the rates of the latter
 //! two.
 
+use super::choice::Choice;
 use super::sampler::{Sampler, cpu_seconds};
-use super::source::Choice;
 use crate::report::words::moment;
 use ec::partition::Partition;
 use plan::energy::{Account, Basis, Coding, Constants, Profile, Scope};

@@ -19,7 +19,7 @@ pub fn account(sampler: Sampler, facts: &mut Facts) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::source::Choice;
+    use super::super::choice::Choice;
     use super::*;
     use crate::report::{Phase, Worker};
 

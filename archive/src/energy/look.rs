@@ -1,7 +1,7 @@
 //! Lists the instruments of this machine and what they read now.
 
+use super::choice::{Choice, FoundSource};
 use super::curve::Curve;
-use super::source::Choice;
 use plan::energy::Scope;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -40,7 +40,7 @@ pub fn look(choice: &Choice, seconds: f64, go_on: &dyn Fn() -> bool) -> Vec<Seen
         std::thread::sleep(Duration::from_secs_f64(left.clamp(0.01, 0.25)));
     }
     let (from, to) = (unix, now());
-    let seen = |(found, curve): (super::source::FoundSource, Result<Curve, String>)| match found.source {
+    let seen = |(found, curve): (FoundSource, Result<Curve, String>)| match found.source {
         Err(why) => Seen { name: found.name, what: None, error: None, watts: Err(why) },
         Ok(source) => Seen {
             name: found.name,

@@ -6,6 +6,7 @@
 //! invented in its place.
 
 mod calibrate;
+mod choice;
 mod curve;
 mod gpu;
 mod job;
@@ -20,8 +21,9 @@ mod source;
 mod tail;
 
 pub use calibrate::{Calibration, CalibrationStep, Plan as CalibrationPlan, busy_seconds};
+pub use choice::{Choice, FoundSource};
 pub use job::account;
 pub use look::{Seen, look};
 pub use model::Model;
 pub use sampler::{Finished, Sampler};
-pub use source::{Choice, FoundSource, Reading, Source};
+pub use source::{Reading, Source};

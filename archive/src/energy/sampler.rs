@@ -3,9 +3,10 @@
 //! A thread reads each instrument when it is due and sleeps otherwise. An instrument that fails
 //! once is refused for the whole job, with the reason: a figure with a gap in it is not shown.
 
+use super::choice::Choice;
 use super::curve::Curve;
 use super::model::Model;
-use super::source::{Choice, Source};
+use super::source::Source;
 use crate::report::Phase;
 use plan::energy::{Account, Basis, Constants, PhaseEnergy, Profile, Scope, Split, Times, attribute};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};

@@ -1,6 +1,5 @@
 //! A line for each network, code and size of records.
 
-use super::network;
 use plan::cost::Way;
 use plan::cost::measured::{Measurement, Point};
 use std::iter::once;
@@ -26,7 +25,7 @@ fn bits(limit: Option<f64>) -> String {
 }
 
 fn line(result: &Measurement, point: &Point) -> String {
-    let network = network(result, point);
+    let network = result.network(point);
     let (limit, reached) = network.map_or_else(Default::default, |network| {
         (bits(network.bits_per_second), format!("{:.0}", network.reached_bits_per_second))
     });

@@ -9,17 +9,11 @@ mod study;
 pub use csv::csv;
 pub use page::html;
 
-use plan::cost::measured::{Measurement, Network, Point};
-
-fn network<'a>(result: &'a Measurement, point: &Point) -> Option<&'a Network> {
-    result.networks.iter().find(|network| Some(&network.name) == point.net.as_ref())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use plan::coding::Coding;
-    use plan::cost::measured::{KIND, Round, VERSION};
+    use plan::cost::measured::{KIND, Measurement, Network, Point, Round, VERSION};
     use plan::cost::{Link, Way};
 
     /// Two networks that were measured, and one that could not be had.

@@ -1,7 +1,6 @@
 //! The result as one page that needs no other file.
 
 use super::chart::{NAMES, beside, five, percent, time};
-use super::network;
 use archive::report::charts::escape;
 use plan::cost::Way;
 use plan::cost::measured::{Measurement, Network, Point};
@@ -68,7 +67,7 @@ fn sections(result: &Measurement) -> String {
 
 fn section(result: &Measurement, points: &[&Point]) -> String {
     let first = points[0];
-    let net = network(result, first).map_or("loopback", |network| &network.name);
+    let net = result.network(first).map_or("loopback", |network| &network.name);
     let title = format!("Network {net}, {}, coded by the {}", first.code, first.coding);
     let rows: String = points.iter().map(|point| row(point)).collect();
     format!(

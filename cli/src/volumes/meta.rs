@@ -1,6 +1,6 @@
 //! `weft meta`: the metadata servers of a volume.
 
-use super::seat::post;
+use super::post::post;
 use super::{served, server_of};
 use crate::failure::{Failure, Outcome};
 use crate::show;

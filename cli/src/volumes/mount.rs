@@ -2,8 +2,10 @@
 
 use super::create::coded_by_servers;
 use super::metrics::{metrics_address, tell};
-use super::runtime::{self, MountDirectory};
-use super::{Serving, open_with, remote, server_of, set_served};
+use super::mount_directory::MountDirectory;
+use super::mounts::{directory_of_mount, mounted_volume};
+use super::serving::{Serving, set_served};
+use super::{open_with, remote, respond, runtime, server_of};
 use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::Args;
@@ -148,7 +150,7 @@ fn serve(arguments: &MountArguments, options: &fuse::Options, fs: &Arc<fs::FileS
         to_others: false,
     });
     let watched = mounted.clone();
-    let served = remote::serve(directory, move || watched.is_there());
+    let served = respond::serve(directory, move || watched.is_there());
     if arguments.tell {
         // Otherwise it would keep a file system from being unmounted.
         let _ = std::env::set_current_dir("/");
@@ -329,32 +331,4 @@ pub fn unmount(arguments: &UnmountArguments, as_json: bool) -> Outcome {
         show::json(&serde_json::json!({ "mountpoint": show::path(&arguments.mountpoint) }))?;
     }
     Ok(())
-}
-
-/// Where the process of the mount at a directory listens for commands, if one is mounted there.
-pub fn directory_of_mountpoint(mountpoint: &Path) -> Option<PathBuf> {
-    directory_of_mount(mounted_volume(mountpoint)?, mountpoint)
-}
-
-/// Where the log and the socket of a mount are: in the volume directory, or, when a server has the
-/// volume, in one for the mount point.
-fn directory_of_mount(volume: PathBuf, mountpoint: &Path) -> Option<PathBuf> {
-    if server_of(&volume).ok()?.is_some() { runtime::find(mountpoint) } else { Some(volume) }
-}
-
-/// Whether a mount whose log and socket are there is in the kernel's list.
-pub fn is_to_be_seen(directory: &Path) -> bool {
-    let Ok(directory) = directory.canonicalize() else { return false };
-    mounts().any(|mount| directory_of_mount(mount.source, &mount.path).is_some_and(|of_mount| of_mount == directory))
-}
-
-/// The volume directory that is mounted there, as the mount says.
-fn mounted_volume(mountpoint: &Path) -> Option<PathBuf> {
-    let mountpoint = mountpoint.canonicalize().ok()?;
-    mounts().rfind(|mount| mount.path == mountpoint).map(|mount| mount.source)
-}
-
-/// The volumes that are mounted, by the kernel's list: no mount is asked.
-fn mounts() -> impl DoubleEndedIterator<Item = fuse::Mount> {
-    fuse::mounts().into_iter().filter(|mount| mount.kind == "fuse.weft")
 }

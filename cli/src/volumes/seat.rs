@@ -1,8 +1,10 @@
 //! A metadata server as a process: it has the volume, or stands by for another one that has it.
 
 use super::metrics::{metrics_address, rate, tell};
-use super::serve::{Signals, cluster_key, io, listen, ready, server_options};
-use super::{Serving, clear_served, patiently, places, remote, set_served};
+use super::post::take;
+use super::server::{Signals, cluster_key, io, listen, ready, server_options};
+use super::serving::{Serving, clear_served, set_served};
+use super::{patiently, places, respond};
 use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::Args;
@@ -15,7 +17,7 @@ use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Once, OnceLock};
+use std::sync::{Arc, Mutex, Once};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -126,29 +128,7 @@ pub(super) struct Behaviour {
     pub advertise: Option<String>,
 }
 
-static POST: OnceLock<Arc<Post>> = OnceLock::new();
 static WATCHES: Once = Once::new();
-
-/// The post of this process, if it is a metadata server.
-pub fn post() -> Option<&'static Arc<Post>> {
-    POST.get()
-}
-
-/// The post of this process, if it stands by.
-pub fn standing_by() -> Option<&'static Arc<Post>> {
-    post().filter(|post| post.open().is_none())
-}
-
-/// Why this process cannot do what the client asks for: it stands by.
-pub fn elsewhere() -> String {
-    let holder = post().and_then(|post| post.standings().holder);
-    match holder {
-        Some(holder) => {
-            format!("this metadata server stands by; {} has the volume: give weft://{}/..", holder.name, holder.address)
-        }
-        None => "this metadata server stands by, and no other one has the volume".into(),
-    }
-}
 
 pub(super) fn serve(arguments: &MetaArguments, identity: Option<&Path>, signals: Signals, as_json: bool) -> Outcome {
     let options = server_options(Role::META, identity)?;
@@ -228,9 +208,9 @@ pub(super) fn serve_meta(
         id,
         places: places(),
         key: behaviour.key.clone(),
-        commands: remote::respond,
+        commands: respond::respond,
     })?;
-    let _ = POST.set(post.clone());
+    take(post.clone());
     let stores = places().stores().clone();
     let service = Server::new(post.service(), options);
     let load = service.clone();
@@ -250,7 +230,7 @@ pub(super) fn serve_meta(
         was_ready: AtomicBool::new(false),
         gave_up: AtomicBool::new(false),
         last_notice: Mutex::default(),
-        served: remote::serve(directory, || true),
+        served: respond::serve(directory, || true),
     });
     let stops = post.clone();
     runtime().spawn(async move {
@@ -283,7 +263,7 @@ struct MetaHost {
     /// It has waited for the stores long enough.
     gave_up: AtomicBool,
     last_notice: Mutex<Option<(Instant, String)>>,
-    served: Option<remote::Served>,
+    served: Option<respond::Served>,
 }
 
 impl MetaHost {
@@ -352,7 +332,7 @@ impl Host for MetaHost {
         let Behaviour { lease, down_out, repair_limit, key, .. } = &self.behaviour;
         opened.counts().repairs.set_limit(repair_limit.0);
         let sessions = Sessions::new(opened.clone(), *lease);
-        let meta = MetaServer::new(sessions, remote::respond);
+        let meta = MetaServer::new(sessions, respond::respond);
         let meta = Arc::new(match key {
             Some(key) => meta.signing(key.clone())?,
             None => meta,
@@ -392,7 +372,7 @@ impl Host for MetaHost {
     }
 
     fn closing(&self) {
-        self.served.iter().for_each(remote::Served::interrupt);
+        self.served.iter().for_each(respond::Served::interrupt);
     }
 
     fn closed(&self) {

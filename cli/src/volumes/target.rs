@@ -1,6 +1,6 @@
 //! `weft target`: growing a volume, emptying a disk, replacing a dead one.
 
-use super::remote::resolve;
+use super::paths::resolve;
 use super::{new_target, open_own, plain, serves_others, verify};
 use crate::failure::Outcome;
 use crate::{interrupt, progress, show};

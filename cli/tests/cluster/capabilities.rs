@@ -6,7 +6,7 @@ use crate::scratch::{Ended, Scratch, noise, run, weft};
 use cluster::capability::{Capability, Credentials, KEY_FILE, Rights, Token, now_ms};
 use cluster::store::Stores;
 use cluster::{ClusterKey, Identity, RemoteTarget, StoreAddress};
-use plan::TargetId;
+use plan::{SetId, TargetId};
 use std::fs;
 use std::io::{ErrorKind, IoSlice};
 use std::os::unix::fs::PermissionsExt;
@@ -114,20 +114,20 @@ impl Secured {
         Stores::new(Some(tls), shown).target(&self.addresses[0])
     }
 
-    pub fn token(&self, set: u64, rights: Rights, expires_ms: u64) -> Token {
+    pub fn token(&self, set: SetId, rights: Rights, expires_ms: u64) -> Token {
         let label = ::fs::label::Label::read_pointer(&self.scratch.path.join("vol")).unwrap();
         self.key().sign(&Capability { volume: label.id().unwrap(), set, rights, session: 0, expires_ms })
     }
 
     /// A set on the first three stores.
-    fn layout(&self, set: u64) -> SetLayout {
+    fn layout(&self, set: SetId) -> SetLayout {
         let label = ::fs::label::Label::read_pointer(&self.scratch.path.join("vol")).unwrap();
         let places = (0..3).map(|number| Some(TargetId(number))).collect();
         SetLayout { volume: VolumeId(label.id().unwrap()), set, code: ec::parse("rs:2+1").unwrap(), places }
     }
 
     /// Has the first store code a stripe of a set and write it to all of them, or says why not.
-    fn distribute(&self, set: u64, shown: Option<Arc<dyn Credentials>>) -> Result<usize, String> {
+    fn distribute(&self, set: SetId, shown: Option<Arc<dyn Credentials>>) -> Result<usize, String> {
         let layout = self.layout(set);
         let data = noise(1000);
         let order = Order {
@@ -150,7 +150,7 @@ impl Secured {
     }
 
     /// Has the first store rebuild a block of a set, or says why not.
-    fn rebuild(&self, set: u64, shown: Option<Arc<dyn Credentials>>) -> Result<RebuildReport, String> {
+    fn rebuild(&self, set: SetId, shown: Option<Arc<dyn Credentials>>) -> Result<RebuildReport, String> {
         let layout = self.layout(set);
         let addresses: Vec<Option<String>> = self.addresses.iter().map(|address| Some(address.to_string())).collect();
         let order = RebuildOrder { layout: &layout, stripes: &[], wanted: &[(0, TargetId(0))] };
@@ -264,7 +264,7 @@ fn a_store_does_what_a_capability_permits_and_nothing_else() {
         may_write.write(TargetFile::Chunk { set, position: 9 }, 0, &[IoSlice::new(b"more")], Durable::Later).is_err()
     );
     is_refused(may_write.list(), "something else");
-    is_refused(read(&shows(cluster.token(set + 1, Rights::Write, later))), "something else");
+    is_refused(read(&shows(cluster.token(set.next(), Rights::Write, later))), "something else");
     // The clocks may differ by five minutes.
     assert!(read(&shows(cluster.token(set, Rights::Read, now_ms() - 200_000))).is_ok());
     is_refused(read(&shows(cluster.token(set, Rights::Read, now_ms() - 400_000))), "expired");
@@ -293,7 +293,7 @@ fn a_store_does_what_a_capability_permits_and_nothing_else() {
     for (shown, says) in [
         (None, "none was shown"),
         (Some((set, Rights::Read)), "something else"),
-        (Some((set + 1, Rights::Write)), "something else"),
+        (Some((set.next(), Rights::Write)), "something else"),
     ] {
         let shown = shown.map(|(set, rights)| Arc::new(cluster.token(set, rights, later)) as Arc<dyn Credentials>);
         let why = cluster.distribute(set, shown).unwrap_err();

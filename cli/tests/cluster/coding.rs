@@ -4,7 +4,7 @@
 use crate::lab::{Cluster, Mount, possible};
 use crate::scratch::{Scratch, noise, run, weft};
 use crate::stores::{Load, MAX_WAIT, all_there, write_synced};
-use plan::TargetId;
+use plan::{SetId, TargetId};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
@@ -15,18 +15,18 @@ use std::time::SystemTime;
 use volume::format::{CHUNK_HEADER_BYTES, StripeHeader};
 
 /// The chunk files on a disk: set, position, and the file.
-pub fn chunks(disk: PathBuf) -> Vec<(u64, usize, PathBuf)> {
+pub fn chunks(disk: PathBuf) -> Vec<(SetId, usize, PathBuf)> {
     let list = |place: PathBuf| fs::read_dir(place).into_iter().flatten().flatten().map(|entry| entry.path());
     let chunk = |path: PathBuf| {
         let (set, position) = path.file_name()?.to_str()?.strip_suffix(".chunk")?.split_once('.')?;
-        Some((u64::from_str_radix(set, 16).ok()?, position.parse().ok()?, path))
+        Some((SetId(u64::from_str_radix(set, 16).ok()?), position.parse().ok()?, path))
     };
     list(disk.join("chunks")).flat_map(list).filter_map(chunk).collect()
 }
 
 /// The store that is the Master of the set that was written to last. Store n has target n.
 fn current_master(cluster: &Cluster) -> usize {
-    let mut sets: BTreeMap<u64, (SystemTime, Vec<Option<TargetId>>)> = BTreeMap::new();
+    let mut sets: BTreeMap<SetId, (SystemTime, Vec<Option<TargetId>>)> = BTreeMap::new();
     for store in 0..cluster.stores.len() {
         for (set, position, file) in chunks(cluster.scratch.path.join(format!("disk{store}"))) {
             let Ok(modified) = file.metadata().and_then(|found| found.modified()) else { continue };
@@ -52,7 +52,7 @@ type Blocks = Vec<(u32, Vec<u8>)>;
 
 /// The blocks in the chunks of the set with the most data, by position.
 fn blocks(cluster: &Cluster) -> BTreeMap<usize, Blocks> {
-    let mut all: BTreeMap<u64, BTreeMap<usize, PathBuf>> = BTreeMap::new();
+    let mut all: BTreeMap<SetId, BTreeMap<usize, PathBuf>> = BTreeMap::new();
     for store in 0..cluster.stores.len() {
         for (set, position, file) in chunks(cluster.scratch.path.join(format!("disk{store}"))) {
             all.entry(set).or_default().insert(position, file);

@@ -246,6 +246,18 @@ fn a_killed_holder_is_followed_by_another_and_comes_back_as_a_standby() {
     servers.cluster.heal_by(|words| servers.command(words, &[]));
 }
 
+/// As when its disk is full. It claimed the volume again and again, and the third server never
+/// could.
+#[test]
+fn a_server_that_cannot_open_the_volume_leaves_it_to_another() {
+    let servers = Servers::new();
+    servers.all_stand_by();
+    // The local WAL needs this name.
+    fs::write(servers.cluster.scratch.path.join("vol-b/tail"), b"no directory").unwrap();
+    servers.server("a").kill();
+    assert_eq!(servers.holder_after("a"), "c");
+}
+
 #[test]
 fn a_holder_that_slept_is_fenced_and_stands_by() {
     if !possible("a_holder_that_slept_is_fenced_and_stands_by") {

@@ -4,6 +4,7 @@ use crate::coding::chunks;
 use crate::lab::{Cluster, possible};
 use crate::scratch::{Scratch, noise, run, weft};
 use crate::stores::{all_there, write_synced};
+use plan::SetId;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -165,8 +166,8 @@ fn chunks_that_are_deleted_under_running_stores_are_told_and_created_again() {
     cluster.heal();
     let said = String::from_utf8(cluster.on(&["status"]).good()).unwrap();
     assert!(said.contains("repaired since"), "{said}");
-    let names = |chunks: Vec<(u64, usize, std::path::PathBuf)>| chunks.into_iter().map(|chunk| chunk.0).collect();
-    let (before, after): (BTreeSet<u64>, BTreeSet<u64>) = (names(before), names(chunks(disk)));
+    let names = |chunks: Vec<(SetId, usize, std::path::PathBuf)>| chunks.into_iter().map(|chunk| chunk.0).collect();
+    let (before, after): (BTreeSet<SetId>, BTreeSet<SetId>) = (names(before), names(chunks(disk)));
     assert_eq!(after, before);
     cluster.is_healthy();
     assert!(run(weft().arg("cat").arg(cluster.at("file"))).good() == noise(3_000_000));

@@ -3,6 +3,7 @@
 
 use super::{Credentials, Rights, TOKEN_BYTES, Token, set_of};
 use crate::ranks::{KnownTokens, TokenRequest};
+use plan::SetId;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::OnceLock;
@@ -38,8 +39,8 @@ pub(crate) struct CapabilityCache {
 /// Two generations: tokens put in recently, and older ones.
 #[derive(Debug, Default)]
 struct Tokens {
-    new: HashMap<u64, Kept>,
-    old: HashMap<u64, Kept>,
+    new: HashMap<SetId, Kept>,
+    old: HashMap<SetId, Kept>,
 }
 
 impl fmt::Debug for CapabilityCache {
@@ -49,7 +50,7 @@ impl fmt::Debug for CapabilityCache {
 }
 
 impl Tokens {
-    fn entry(&mut self, set: u64) -> &mut Kept {
+    fn entry(&mut self, set: SetId) -> &mut Kept {
         if self.new.len() >= MAX_RECENT_SETS && !self.new.contains_key(&set) {
             self.old = std::mem::take(&mut self.new);
         }
@@ -57,7 +58,7 @@ impl Tokens {
         self.new.entry(set).or_insert_with(|| old.remove(&set).unwrap_or_default())
     }
 
-    fn get(&self, set: u64) -> Option<&Kept> {
+    fn get(&self, set: SetId) -> Option<&Kept> {
         self.new.get(&set).or_else(|| self.old.get(&set))
     }
 }
@@ -117,10 +118,11 @@ mod tests {
     use std::sync::Arc;
 
     fn chunk(set: u64) -> TargetFile {
-        TargetFile::Chunk { set, position: 0 }
+        TargetFile::Chunk { set: SetId(set), position: 0 }
     }
 
     fn token(set: u64, rights: Rights, expires_ms: u64) -> Token {
+        let set = SetId(set);
         ClusterKey::new(&[3; 32]).sign(&Capability { volume: [1; 16], set, rights, session: 1, expires_ms })
     }
 

@@ -5,13 +5,14 @@
 
 use super::key::OWN;
 use super::{Capability, ClusterKey, Credentials, Rights, Token, now_ms, set_of};
+use plan::SetId;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use volume::lock;
 use volume::target::TargetFile;
 
 /// A chunk set of a volume.
-type Set = ([u8; 16], u64);
+type Set = ([u8; 16], SetId);
 
 /// For each chunk set, the times at which the tokens of the clients with orders expire.
 #[derive(Debug, Default)]
@@ -32,7 +33,7 @@ impl Orders {
 
     /// Begins an order for a client that showed this token. The caller has verified the token for
     /// the set.
-    pub fn begin(self: &Arc<Self>, volume: [u8; 16], set: u64, shown: &Token) -> Option<Order> {
+    pub fn begin(self: &Arc<Self>, volume: [u8; 16], set: SetId, shown: &Token) -> Option<Order> {
         let (set, expires_ms) = ((volume, set), shown.says()?.expires_ms);
         self.sets().entry(set).or_default().push(expires_ms);
         Some(Order { orders: self.clone(), set, expires_ms })
@@ -73,7 +74,7 @@ impl Deputy {
 
     /// Returns the same token for up to a minute, so that stores have it in their cache. None when
     /// no client has an order for the set any more.
-    fn token_at(&self, set: u64, now_ms: u64) -> Option<Token> {
+    fn token_at(&self, set: SetId, now_ms: u64) -> Option<Token> {
         const MINUTE: u64 = 60_000;
         let own = (now_ms - now_ms % MINUTE).saturating_add(OWN.as_millis() as u64);
         let expires_ms = self.orders.expires_ms((self.volume, set))?.min(own);
@@ -99,9 +100,11 @@ mod tests {
     fn a_deputy_permits_to_append_to_sets_of_its_volume_for_as_long_as_its_clients_may() {
         let (volume, orders) = ([8; 16], Arc::<Orders>::default());
         let deputy = Deputy { key: Arc::new(ClusterKey::new(&[1; 32])), volume, orders: orders.clone() };
-        let capability = |expires_ms| Capability { volume, set: 5, rights: Rights::Write, session: 0, expires_ms };
-        let begin = |set, expires_ms| orders.begin(volume, set, &deputy.key.sign(&capability(expires_ms))).unwrap();
-        let shown = |now| deputy.token_at(5, now).map(|token| deputy.key.open(&token).unwrap());
+        let capability =
+            |expires_ms| Capability { volume, set: SetId(5), rights: Rights::Write, session: 0, expires_ms };
+        let begin =
+            |set, expires_ms| orders.begin(volume, SetId(set), &deputy.key.sign(&capability(expires_ms))).unwrap();
+        let shown = |now| deputy.token_at(SetId(5), now).map(|token| deputy.key.open(&token).unwrap());
         assert_eq!(shown(120_001), None, "nobody wants anything");
         let long = begin(5, u64::MAX);
         // The token stays the same for a minute.

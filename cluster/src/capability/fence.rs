@@ -72,6 +72,7 @@ impl Fences {
 mod tests {
     use super::*;
     use crate::capability::Rights;
+    use plan::SetId;
 
     /// The bytes were made from the rules of postcard 1, not by this code.
     #[test]
@@ -89,7 +90,7 @@ mod tests {
         let lives = |volume: u8, session: u64| {
             fences.lives(&Capability {
                 volume: [volume; 16],
-                set: 1,
+                set: SetId(1),
                 rights: Rights::Write,
                 session,
                 expires_ms: u64::MAX,

@@ -3,6 +3,7 @@
 
 use super::fence::{Fence, Fences};
 use super::{Capability, ClusterKey, Refusal, Rights, TOKEN_BYTES, Token};
+use plan::SetId;
 use std::fmt;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
@@ -20,9 +21,9 @@ pub enum Wanted {
     /// None beyond membership in the cluster.
     Nothing,
     /// To read chunks of a set.
-    Read(u64),
+    Read(SetId),
     /// To append to chunks of a set.
-    Write(u64),
+    Write(SetId),
     /// The rights of a server.
     Everything,
 }
@@ -84,7 +85,7 @@ impl Guard {
         if lives == Some(false) {
             return Err(Refusal::Ended);
         }
-        let of = |set: u64, least: Rights| {
+        let of = |set: SetId, least: Rights| {
             capability.rights >= least && capability.set == set && Some(capability.volume) == volume
         };
         let permitted = capability.rights == Rights::Everything
@@ -140,19 +141,25 @@ mod tests {
         let key = Arc::new(ClusterKey::new(&[4; 32]));
         let guard = Guard::new(key.clone(), CLOCK_TOLERANCE);
         let check = |session: u64, wanted| {
-            let token = key.sign(&Capability { session, ..capability(5, Rights::Write) });
+            let token = key.sign(&Capability { session, ..capability(SetId(5), Rights::Write) });
             checked(&guard, token.as_bytes(), wanted, Some(VOLUME), 0)
         };
-        assert_eq!(check(1, Wanted::Write(5)), Err(Refusal::Unfenced));
-        assert_eq!((check(1, Wanted::Write(6)), check(1, Wanted::Read(5))), (Err(Refusal::Other), Ok(())));
-        assert_eq!(check(0, Wanted::Write(5)), Ok(()), "a server");
+        assert_eq!(check(1, Wanted::Write(SetId(5))), Err(Refusal::Unfenced));
+        assert_eq!(
+            (check(1, Wanted::Write(SetId(6))), check(1, Wanted::Read(SetId(5)))),
+            (Err(Refusal::Other), Ok(()))
+        );
+        assert_eq!(check(0, Wanted::Write(SetId(5))), Ok(()), "a server");
         guard.fence(Fence { volume: [8; 16], next: 9, live: vec![1] });
-        assert_eq!(check(1, Wanted::Write(5)), Err(Refusal::Unfenced));
+        assert_eq!(check(1, Wanted::Write(SetId(5))), Err(Refusal::Unfenced));
         guard.fence(Fence { volume: VOLUME, next: 3, live: vec![2] });
-        assert_eq!([1, 2, 3].map(|session| check(session, Wanted::Write(5))), [Err(Refusal::Ended), Ok(()), Ok(())]);
+        assert_eq!(
+            [1, 2, 3].map(|session| check(session, Wanted::Write(SetId(5)))),
+            [Err(Refusal::Ended), Ok(()), Ok(())]
+        );
     }
 
-    fn capability(set: u64, rights: Rights) -> Capability {
+    fn capability(set: SetId, rights: Rights) -> Capability {
         Capability { volume: VOLUME, set, rights, session: 1, expires_ms: 10 * MINUTES }
     }
 
@@ -167,10 +174,16 @@ mod tests {
     fn a_token_permits_what_is_in_it() {
         let (guard, key) = guard();
         let shows = |rights, wanted| {
-            checked(&guard, key.sign(&capability(5, rights)).as_bytes(), wanted, Some(VOLUME), MINUTES).is_ok()
+            checked(&guard, key.sign(&capability(SetId(5), rights)).as_bytes(), wanted, Some(VOLUME), MINUTES).is_ok()
         };
-        let all =
-            [Wanted::Nothing, Wanted::Read(5), Wanted::Write(5), Wanted::Read(6), Wanted::Write(6), Wanted::Everything];
+        let all = [
+            Wanted::Nothing,
+            Wanted::Read(SetId(5)),
+            Wanted::Write(SetId(5)),
+            Wanted::Read(SetId(6)),
+            Wanted::Write(SetId(6)),
+            Wanted::Everything,
+        ];
         assert_eq!(all.map(|wanted| shows(Rights::Read, wanted)), [true, true, false, false, false, false]);
         assert_eq!(all.map(|wanted| shows(Rights::Write, wanted)), [true, true, true, false, false, false]);
         assert_eq!(all.map(|wanted| shows(Rights::Everything, wanted)), [true; 6]);
@@ -179,12 +192,12 @@ mod tests {
     #[test]
     fn it_is_for_one_volume() {
         let (guard, key) = guard();
-        let read = key.sign(&capability(5, Rights::Read));
+        let read = key.sign(&capability(SetId(5), Rights::Read));
         for volume in [None, Some([8; 16])] {
-            assert_eq!(checked(&guard, read.as_bytes(), Wanted::Read(5), volume, 0), Err(Refusal::Other));
+            assert_eq!(checked(&guard, read.as_bytes(), Wanted::Read(SetId(5)), volume, 0), Err(Refusal::Other));
         }
         // A target without a volume gets its label from a server.
-        let everything = key.sign(&capability(0, Rights::Everything));
+        let everything = key.sign(&capability(SetId(0), Rights::Everything));
         assert_eq!(checked(&guard, everything.as_bytes(), Wanted::Everything, None, 0), Ok(()));
     }
 
@@ -192,28 +205,28 @@ mod tests {
     fn it_expires_when_the_clocks_cannot_be_blamed() {
         let (guard, key) = guard();
         for rights in [Rights::Write, Rights::Everything] {
-            let token = key.sign(&capability(5, rights));
-            let at = |now| checked(&guard, token.as_bytes(), Wanted::Read(5), Some(VOLUME), now);
+            let token = key.sign(&capability(SetId(5), rights));
+            let at = |now| checked(&guard, token.as_bytes(), Wanted::Read(SetId(5)), Some(VOLUME), now);
             assert_eq!([0, 10 * MINUTES, 15 * MINUTES].map(at), [Ok(()); 3]);
             assert_eq!([15 * MINUTES + 1, u64::MAX].map(at), [Err(Refusal::Expired); 2]);
         }
-        let for_ever = key.sign(&Capability { expires_ms: u64::MAX, ..capability(5, Rights::Read) });
-        assert_eq!(checked(&guard, for_ever.as_bytes(), Wanted::Read(5), Some(VOLUME), u64::MAX), Ok(()));
+        let for_ever = key.sign(&Capability { expires_ms: u64::MAX, ..capability(SetId(5), Rights::Read) });
+        assert_eq!(checked(&guard, for_ever.as_bytes(), Wanted::Read(SetId(5)), Some(VOLUME), u64::MAX), Ok(()));
     }
 
     #[test]
     fn what_is_no_token_is_refused() {
         let (guard, key) = guard();
-        let good = key.sign(&capability(5, Rights::Write));
+        let good = key.sign(&capability(SetId(5), Rights::Write));
         let mut longer = good.as_bytes().to_vec();
         longer.push(0);
-        let stranger = ClusterKey::new(&[5; 32]).sign(&capability(5, Rights::Write));
+        let stranger = ClusterKey::new(&[5; 32]).sign(&capability(SetId(5), Rights::Write));
         // A bad token is refused even when the good one is cached in the same slot.
-        assert_eq!(checked(&guard, good.as_bytes(), Wanted::Write(5), Some(VOLUME), 0), Ok(()));
+        assert_eq!(checked(&guard, good.as_bytes(), Wanted::Write(SetId(5)), Some(VOLUME), 0), Ok(()));
         for bad in [&longer, &good.as_bytes()[..79], stranger.as_bytes(), &[0; 80], b"x"] {
-            assert_eq!(checked(&guard, bad, Wanted::Write(5), Some(VOLUME), 0), Err(Refusal::Foreign));
+            assert_eq!(checked(&guard, bad, Wanted::Write(SetId(5)), Some(VOLUME), 0), Err(Refusal::Foreign));
         }
-        assert_eq!(checked(&guard, &[], Wanted::Write(5), Some(VOLUME), 0), Err(Refusal::Missing));
+        assert_eq!(checked(&guard, &[], Wanted::Write(SetId(5)), Some(VOLUME), 0), Err(Refusal::Missing));
         let mut widened = good.as_bytes().to_vec();
         widened[5] = Rights::Everything as u8;
         assert_eq!(checked(&guard, &widened, Wanted::Everything, Some(VOLUME), 0), Err(Refusal::Foreign));
@@ -222,10 +235,13 @@ mod tests {
     #[test]
     fn what_is_remembered_is_bounded_and_tells_tokens_apart() {
         let (guard, key) = guard();
-        for set in 0..3 * MAX_VERIFIED_TOKENS as u64 {
+        for set in (0..3 * MAX_VERIFIED_TOKENS as u64).map(SetId) {
             let token = key.sign(&capability(set, Rights::Read));
             assert_eq!(checked(&guard, token.as_bytes(), Wanted::Read(set), Some(VOLUME), 0), Ok(()));
-            assert_eq!(checked(&guard, token.as_bytes(), Wanted::Read(set + 1), Some(VOLUME), 0), Err(Refusal::Other));
+            assert_eq!(
+                checked(&guard, token.as_bytes(), Wanted::Read(set.next()), Some(VOLUME), 0),
+                Err(Refusal::Other)
+            );
         }
         assert_eq!(guard.good.read().unwrap().len(), MAX_VERIFIED_TOKENS);
     }

@@ -35,6 +35,7 @@ pub use fence::{Fence, Message as FenceMessage};
 pub use guard::{CLOCK_TOLERANCE, Guard, Wanted};
 pub use key::{ClusterKey, KEY_FILE};
 
+use plan::SetId;
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 use volume::target::TargetFile;
@@ -63,7 +64,7 @@ pub struct Capability {
     /// The volume.
     pub volume: [u8; 16],
     /// The chunk set.
-    pub set: u64,
+    pub set: SetId,
     /// What the holder may do with the chunk set.
     pub rights: Rights,
     /// The session that the metadata server gave it to.
@@ -117,7 +118,7 @@ impl Capability {
         bytes[4] = VERSION;
         bytes[5] = self.rights as u8;
         bytes[8..24].copy_from_slice(&self.volume);
-        bytes[24..32].copy_from_slice(&self.set.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.set.0.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.session.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.expires_ms.to_le_bytes());
         bytes
@@ -134,7 +135,7 @@ impl Capability {
             _ => return None,
         };
         let volume = *bytes.get(8..)?.first_chunk()?;
-        let (set, session) = (u64_at(bytes, 24)?, u64_at(bytes, 32)?);
+        let (set, session) = (SetId(u64_at(bytes, 24)?), u64_at(bytes, 32)?);
         Some(Self { volume, set, rights, session, expires_ms: u64_at(bytes, 40)? })
     }
 }
@@ -193,7 +194,7 @@ impl Credentials for Token {
 }
 
 /// The chunk set of a file; None for a file that is not a chunk.
-fn set_of(file: TargetFile) -> Option<u64> {
+fn set_of(file: TargetFile) -> Option<SetId> {
     match file {
         TargetFile::Chunk { set, .. } | TargetFile::NewChunk { set, .. } => Some(set),
         _ => None,
@@ -213,7 +214,7 @@ mod tests {
 
     fn any_capability() -> impl Strategy<Value = Capability> {
         let rights = prop_oneof![Just(Rights::Read), Just(Rights::Write), Just(Rights::Everything)];
-        (any::<[u8; 16]>(), any::<u64>(), rights, any::<u64>(), any::<u64>()).prop_map(
+        (any::<[u8; 16]>(), any::<u64>().prop_map(SetId), rights, any::<u64>(), any::<u64>()).prop_map(
             |(volume, set, rights, session, expires_ms)| Capability { volume, set, rights, session, expires_ms },
         )
     }
@@ -221,7 +222,7 @@ mod tests {
     #[test]
     fn the_bytes_are_those_of_the_table() {
         let (volume, rights) = ([7; 16], Rights::Write);
-        let capability = Capability { volume, set: 0x0102, rights, session: 3, expires_ms: 0x0405 };
+        let capability = Capability { volume, set: SetId(0x0102), rights, session: 3, expires_ms: 0x0405 };
         let expected = [
             b"WEFC\x01\x03\0\0".as_slice(),
             &[7; 16],

@@ -7,7 +7,7 @@ use super::company::{Company, StandbyProgress};
 use super::peers::{Door, PEER, PeerAnswer, What, reply};
 use super::seat::Peer;
 use super::service::{Commands, MetaServer, Shared};
-use super::standby::{Whereabouts, not_holder};
+use super::whereabouts::{Whereabouts, not_holder};
 use super::{COMMAND, WHO};
 use crate::capability::now_ms;
 use crate::ranks::StandbyPosition;

@@ -45,6 +45,7 @@ impl Signer {
 mod tests {
     use super::*;
     use crate::capability::{TOKEN_BYTES, Token};
+    use plan::SetId;
 
     #[test]
     fn tokens_last_for_more_than_a_lease_and_two_at_most() {
@@ -57,7 +58,7 @@ mod tests {
             let left = signer.expires_ms(now) - now;
             assert!((45_000..=60_000).contains(&left), "{left}");
         }
-        let grants = [Grant { set: 4, write: false }, Grant { set: 5, write: true }];
+        let grants = [Grant { set: SetId(4), write: false }, Grant { set: SetId(5), write: true }];
         let tokens = signer.sign(8, &grants, 1_000_000);
         let opened: Vec<Capability> =
             tokens.chunks(TOKEN_BYTES).map(|token| key.open(&Token::from_bytes(token).unwrap()).unwrap()).collect();
@@ -68,7 +69,7 @@ mod tests {
             session: 8,
             expires_ms: signer.expires_ms(1_000_000),
         };
-        assert_eq!(opened, [capability(4, Rights::Read), capability(5, Rights::Write)]);
+        assert_eq!(opened, [capability(SetId(4), Rights::Read), capability(SetId(5), Rights::Write)]);
         assert_eq!(signer.sign(8, &grants, 1_000_001), tokens, "the same for a while");
     }
 }

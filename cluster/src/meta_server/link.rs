@@ -2,7 +2,7 @@
 //! and so waits for a server that is down.
 
 use super::servers::{Make, Servers};
-use super::standby::Whereabouts;
+use super::whereabouts::Whereabouts;
 use super::{ANSWER_IS_GONE, COMMAND, NO_SESSION, NOT_HOLDER, RECALL, Ticket};
 use crate::address::VolumeAddress;
 use crate::capability::CapabilityCache;

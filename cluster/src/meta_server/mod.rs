@@ -20,6 +20,7 @@ mod standby;
 mod switching;
 mod trail;
 mod watch;
+mod whereabouts;
 
 pub use company::{StandbyProgress, Standing};
 pub use link::{command, connect, set_server_timeout};
@@ -28,7 +29,8 @@ pub use maintenance::keep;
 pub use post::{Host, Post, PostOptions, Standings, join};
 pub use seat::Peer;
 pub use service::{Commands, MetaServer};
-pub use standby::{Standby, Whereabouts};
+pub use standby::Standby;
+pub use whereabouts::Whereabouts;
 
 use serde::{Deserialize, Serialize};
 

@@ -143,7 +143,7 @@ pub(super) fn reply(peer_answer: &PeerAnswer) -> Reply {
 
 #[cfg(test)]
 mod tests {
-    use super::super::standby::{Holds, Whereabouts};
+    use super::super::whereabouts::{Holds, Whereabouts};
     use super::super::{Ticket, seat};
     use super::*;
     use crate::golden::{is_table, row};

@@ -41,9 +41,10 @@ pub struct Rules {
     pub look: Duration,
     /// The least and the longest wait after a claim that failed.
     pub pause: (Duration, Duration),
-    /// How long a server that could not go on, or not open the volume, for a reason of its own
-    /// leaves it to others: longer than those wait for one another.
-    pub rest: Duration,
+    /// The wait of a server that could claim the volume and not open it, the first time and at
+    /// most: it doubles each time, for others may have no such trouble. The first one is also that
+    /// of a server that could not go on, and longer than others wait for one another.
+    pub unable: (Duration, Duration),
     /// How long a standby without an invitation leaves a returned claim alone.
     pub courtesy: Duration,
     /// Of several standbys, each waits longer by this than the one before it, because two that
@@ -58,7 +59,7 @@ impl Rules {
             enough,
             look: Duration::from_millis(400),
             pause: (Duration::from_millis(100), Duration::from_millis(600)),
-            rest: Duration::from_secs(5),
+            unable: (Duration::from_secs(3), Duration::from_secs(32)),
             courtesy: Duration::from_millis(700),
             step: Duration::from_millis(300),
         }
@@ -96,7 +97,7 @@ pub enum Claimed {
     Holds,
     /// It is not: another server was faster, or too few targets answered.
     Failed,
-    /// It is not, for a reason of this server: its disk is full, say. Another one may be able to.
+    /// It is not, because of this server: its disk is full, for example.
     Unable,
 }
 
@@ -130,6 +131,8 @@ pub struct Seat {
     not_before: Time,
     /// Since when enough targets are free, and whether one of them was given back.
     free: Option<(Time, bool)>,
+    /// How many times in a row it could not open what it had claimed.
+    unable: u32,
     /// The process ends as soon as nothing is open.
     stops: bool,
     /// What it has open does not go on, for a reason of its own.
@@ -156,6 +159,7 @@ impl Seat {
             look_at: Time::MAX,
             not_before: Time::ZERO,
             free: None,
+            unable: 0,
             stops: false,
             failed: false,
         }
@@ -228,10 +232,21 @@ impl Seat {
             return;
         }
         match how {
-            Claimed::Holds if self.stops => self.close(None),
-            Claimed::Holds => self.state = SeatState::Holder,
+            Claimed::Holds => {
+                self.unable = 0;
+                if self.stops {
+                    self.close(None);
+                } else {
+                    self.state = SeatState::Holder;
+                }
+            }
             Claimed::Failed => self.stand_by(rules.wait(random), now),
-            Claimed::Unable => self.stand_by(rules.rest, now),
+            Claimed::Unable => {
+                let (first, most) = rules.unable;
+                let pause = first.saturating_mul(1 << self.unable.min(16)).min(most);
+                self.unable = self.unable.saturating_add(1);
+                self.stand_by(pause + rules.wait(random), now);
+            }
         }
     }
 
@@ -267,8 +282,8 @@ impl Seat {
     pub fn ended(&mut self, rules: &Rules, now: Time, random: u64) {
         match self.state {
             SeatState::HandingOver | SeatState::Fenced => {
-                let pause = if std::mem::take(&mut self.failed) { rules.rest } else { rules.wait(random) };
-                self.stand_by(pause, now);
+                let pause = if std::mem::take(&mut self.failed) { rules.unable.0 } else { Duration::ZERO };
+                self.stand_by(pause + rules.wait(random), now);
             }
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! The metadata servers that a client knows, and which of them has the volume open. The client asks
 //! that one. When it does not answer, or says that it does not have the volume, all are asked.
 
-use super::standby::{Holds, Whereabouts};
+use super::whereabouts::{Holds, Whereabouts};
 use super::{NOT_HOLDER, NOT_UNDERSTOOD, WHO};
 use crate::address::{MAX_SERVERS, server};
 use std::sync::{Mutex, MutexGuard};

@@ -1,7 +1,7 @@
 //! The metadata server: answers the requests of clients in their sessions.
 
 use super::grants::Signer;
-use super::standby::{Whereabouts, holds, not_holder};
+use super::whereabouts::{Whereabouts, holds, not_holder};
 use super::{ANSWER_IS_GONE, COMMAND, NO_SESSION, NOT_UNDERSTOOD, RECALL, Ticket, WHO};
 use crate::capability::{ClusterKey, now_ms};
 use crate::ranks::{RetiredServer, SessionAnswers};

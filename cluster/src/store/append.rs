@@ -398,10 +398,11 @@ impl Target for Appending {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plan::SetId;
     use proptest::prelude::*;
     use volume::target::Memory;
 
-    const FILE: TargetFile = TargetFile::Chunk { set: 5, position: 1 };
+    const FILE: TargetFile = TargetFile::Chunk { set: SetId(5), position: 1 };
     const LIMITS: AppendLimits = AppendLimits { chunk_bytes: 1000, blocks: 3 };
 
     fn client(target: &Arc<Memory>, ledger: &Arc<Ledger>) -> Appending {
@@ -454,7 +455,7 @@ mod tests {
         write(&target, 30, b"behind").unwrap();
         let limits = AppendLimits { chunk_bytes: 1 << 20, blocks: 3 };
         let other = Appending { target: disk, ledger: ledger.clone(), limits: Some(limits) };
-        for set in 100.. {
+        for set in (100..).map(SetId) {
             for number in 0..RANGES as u64 {
                 let file = TargetFile::Chunk { set, position: 0 };
                 other.write(file, 3 * number, &[IoSlice::new(b"x")], Durable::Later).unwrap();
@@ -488,7 +489,7 @@ mod tests {
         }
         let other =
             |set, position| target.write(TargetFile::Chunk { set, position }, 0, &[IoSlice::new(b"x")], Durable::Later);
-        assert!(other(5, 2).is_ok() && other(5, 3).is_err() && other(fs::PROBE_SET, 0).is_err());
+        assert!(other(SetId(5), 2).is_ok() && other(SetId(5), 3).is_err() && other(fs::PROBE_SET, 0).is_err());
         assert!(
             target.allocate(FILE, Allocation::Reserve(1)).is_err()
                 && target.allocate(FILE, Allocation::Trim).is_err()
@@ -508,7 +509,7 @@ mod tests {
         let target = client(&disk, &ledger);
         let server = Appending { target: disk.clone(), ledger: ledger.clone(), limits: None };
         write(&target, 0, b"header").unwrap();
-        let new = TargetFile::NewChunk { set: 5, position: 1 };
+        let new = TargetFile::NewChunk { set: SetId(5), position: 1 };
         server.write(new, 0, &[IoSlice::new(b"header and what was lost")], Durable::Later).unwrap();
         server.rename(new, FILE).unwrap();
         assert!(write(&target, 10, b"x").is_err());
@@ -520,7 +521,7 @@ mod tests {
         let (disk, ledger) = (Arc::new(Memory::default()), Arc::new(Ledger::default()));
         let limits = AppendLimits { chunk_bytes: 1 << 20, blocks: 3 };
         let target = Appending { target: disk, ledger: ledger.clone(), limits: Some(limits) };
-        for set in 1..33 {
+        for set in (1..33).map(SetId) {
             for number in 0..MAX_REMEMBERED_RANGES as u64 / 16 {
                 let file = TargetFile::Chunk { set, position: 0 };
                 target.write(file, 3 * number, &[IoSlice::new(b"x")], Durable::Later).unwrap();

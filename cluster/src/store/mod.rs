@@ -4,6 +4,7 @@ mod append;
 mod claim;
 #[cfg(test)]
 mod claim_tests;
+mod counts;
 mod master;
 mod protocol;
 mod remote;
@@ -14,7 +15,9 @@ mod service;
 mod simulated;
 #[cfg(test)]
 mod simulated_claims;
+mod watch;
 
 pub use remote::{RemoteTarget, Stores};
-pub use reports::{Reports, Seen, watch};
+pub use reports::{Reports, Seen};
 pub use service::Store;
+pub use watch::watch;

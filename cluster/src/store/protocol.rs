@@ -2,6 +2,7 @@
 //! has the operands (postcard), and its payload has the data.
 
 use crate::capability::Wanted;
+use plan::SetId;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::time::Duration;
@@ -71,8 +72,8 @@ pub fn changes(method: u16) -> bool {
 pub enum File {
     Label,
     NewLabel,
-    Chunk(u64, u16),
-    NewChunk(u64, u16),
+    Chunk(SetId, u16),
+    NewChunk(SetId, u16),
     Journal(u64),
     Snapshot(u64),
 }
@@ -219,7 +220,7 @@ mod tests {
         };
         let operands = Operands {
             target: "disk1",
-            file: File::Chunk(70_000, 3),
+            file: File::Chunk(SetId(70_000), 3),
             to: File::Label,
             offset: 4096,
             length: 65_536,
@@ -229,7 +230,8 @@ mod tests {
         fixed(encode(&operands), "056469736b3102f0a2040300802080800401005003746f6b");
         fixed(encode_done(Duration::from_nanos(1500), 7), "dc0b07");
         fixed(encode(&Failure { number: Some(28), what: "full".into() }), "01380466756c6c");
-        let files = [File::Label, File::NewLabel, File::Chunk(1, 2), File::NewChunk(1, 2), File::Journal(1)];
+        let files =
+            [File::Label, File::NewLabel, File::Chunk(SetId(1), 2), File::NewChunk(SetId(1), 2), File::Journal(1)];
         fixed(encode(&(files, File::Snapshot(1))), "000102010203010204010501");
     }
 
@@ -247,18 +249,18 @@ mod tests {
     /// A client may do what it needs; everything else, existing or future, is for servers.
     #[test]
     fn clients_append_and_read_and_do_nothing_else() {
-        let chunk = TargetFile::Chunk { set: 4, position: 1 };
+        let chunk = TargetFile::Chunk { set: SetId(4), position: 1 };
         let others = [
             TargetFile::Label,
             TargetFile::NewLabel,
-            TargetFile::NewChunk { set: 4, position: 1 },
+            TargetFile::NewChunk { set: SetId(4), position: 1 },
             TargetFile::Journal { first: 1 },
             TargetFile::Snapshot { last: 1 },
         ];
         for number in 0..100 {
             let expected = match number {
-                method::READ | method::PREFETCH => Wanted::Read(4),
-                method::WRITE | method::WRITE_DURABLY | method::SYNC => Wanted::Write(4),
+                method::READ | method::PREFETCH => Wanted::Read(SetId(4)),
+                method::WRITE | method::WRITE_DURABLY | method::SYNC => Wanted::Write(SetId(4)),
                 method::SPACE | method::DOMAIN | method::REPORT => Wanted::Nothing,
                 _ => Wanted::Everything,
             };
@@ -292,8 +294,8 @@ mod tests {
         let files = [
             TargetFile::Label,
             TargetFile::NewLabel,
-            TargetFile::Chunk { set: 7, position: 3 },
-            TargetFile::NewChunk { set: u64::MAX, position: u16::MAX },
+            TargetFile::Chunk { set: SetId(7), position: 3 },
+            TargetFile::NewChunk { set: SetId::MAX, position: u16::MAX },
             TargetFile::Journal { first: 9 },
             TargetFile::Snapshot { last: 10 },
         ];

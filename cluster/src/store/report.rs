@@ -1,116 +1,16 @@
-//! A store's counters and its report. Separate threads ask the targets for their space, and the
-//! report contains the latest answers: a disk that hangs delays no report.
+//! A store's report. Separate threads ask the targets for their space, and the report contains the
+//! latest answers: a disk that hangs delays no report.
 
-use super::master::{DISTRIBUTE, REBUILD};
-use super::protocol::method;
-use super::service::Store;
+use super::counts::OPERATIONS;
+use super::service::{Store, TargetSlot};
 use plan::report::{Report, TargetReport, Ticks};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 use volume::counts::Operation;
-use volume::lock;
-use volume::target::Target;
 
 /// How often the targets are asked.
 const TARGET_POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// How long the report uses a target's last answer about its space.
-const SPACE_VALID_FOR: Duration = Duration::from_secs(10);
-
-/// The counted operations and their names.
-const OPERATIONS: [(u16, &str); 18] = [
-    (method::WRITE, "write"),
-    (method::READ, "read"),
-    (method::SYNC, "sync"),
-    (method::WRITE_DURABLY, "write_durably"),
-    (method::RESERVE, "reserve"),
-    (method::TRIM, "trim"),
-    (method::PUNCH, "punch"),
-    (method::RENAME, "rename"),
-    (method::REMOVE, "remove"),
-    (method::LIST, "list"),
-    (method::PRESENCE, "look"),
-    (method::SPACE, "space"),
-    (method::PREFETCH, "prefetch"),
-    (method::FORMAT, "format"),
-    (method::CLAIM, "claim"),
-    (method::REPORT, "report"),
-    (DISTRIBUTE, "distribute"),
-    (REBUILD, "rebuild"),
-];
-
-/// The counters of a store's requests.
-pub(super) struct Counts {
-    begun: Instant,
-    operations: [Operation; OPERATIONS.len()],
-    /// Requests with any other operation.
-    others: Operation,
-    received: AtomicU64,
-    sent: AtomicU64,
-    /// Returns the connections and the bytes of requests in memory. It is set once there is a
-    /// server.
-    pub server: OnceLock<Box<dyn Fn() -> wire::ServerLoad + Send + Sync>>,
-}
-
-impl Default for Counts {
-    fn default() -> Self {
-        Self {
-            begun: Instant::now(),
-            operations: Default::default(),
-            others: Operation::default(),
-            received: AtomicU64::new(0),
-            sent: AtomicU64::new(0),
-            server: OnceLock::new(),
-        }
-    }
-}
-
-impl Counts {
-    /// Counts an answered request.
-    pub fn note(&self, method: u16, took: Duration, received: usize, sent: usize, well: bool) {
-        let place = OPERATIONS.iter().position(|(number, _)| *number == method);
-        let operation = place.map_or(&self.others, |place| &self.operations[place]);
-        operation.note(took, well.then_some(received + sent));
-        self.received.fetch_add(received as u64, Ordering::Relaxed);
-        self.sent.fetch_add(sent as u64, Ordering::Relaxed);
-    }
-}
-
-/// A target's space, and how often it was read and written.
-#[derive(Debug, Default)]
-pub(super) struct Looked {
-    space: Mutex<Option<(Instant, (u64, u64))>>,
-    looking: AtomicBool,
-    accesses: AtomicU64,
-}
-
-impl Looked {
-    /// Counts an operation that begins on the target.
-    pub fn access(&self, method: u16) {
-        if matches!(method, method::READ | method::WRITE | method::WRITE_DURABLY) {
-            self.accesses.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Asks the target for its space, unless another thread is doing so. The calling thread must be
-    /// one that may block.
-    fn look(&self, target: &dyn Target) {
-        if self.looking.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        if let Ok(space) = target.space() {
-            let found = Some((Instant::now(), (space.total, space.free)));
-            *lock(&self.space) = found;
-        }
-        self.looking.store(false, Ordering::Release);
-    }
-
-    fn space(&self) -> Option<(u64, u64)> {
-        let space = lock(&self.space);
-        space.filter(|(when, _)| when.elapsed() < SPACE_VALID_FOR).map(|(_, space)| space)
-    }
-}
-
 impl Store {
     /// Asks the targets for their space from time to time, as long as the store exists.
     pub fn look_after(self: &Arc<Self>) {
@@ -127,10 +27,10 @@ impl Store {
     /// The store's report. This call does not block.
     pub fn report(&self) -> Report {
         let load = self.counts.server.get().map(|load| load()).unwrap_or_default();
-        let target = |(name, place): (&String, &Arc<super::service::TargetSlot>)| TargetReport {
+        let target = |(name, place): (&String, &Arc<TargetSlot>)| TargetReport {
             name: name.clone(),
             space: place.looked.space(),
-            accesses: place.looked.accesses.load(Ordering::Relaxed),
+            accesses: place.looked.accesses(),
             queued: place.queued() as u32,
         };
         Report {
@@ -169,7 +69,7 @@ async fn look(store: Weak<Store>) {
                 let Ok(target) = place.target() else { continue };
                 let looked = place.looked.clone();
                 // A target that hangs blocks one thread, never more.
-                if !looked.looking.load(Ordering::Acquire) {
+                if !looked.is_asked() {
                     tokio::task::spawn_blocking(move || looked.look(&*target));
                 }
             }

@@ -1,17 +1,11 @@
-//! Reports of the stores that this process uses. The process requests them at regular intervals
-//! over the existing connections: stores are passive, and every process that wants reports requests
-//! them. A store that does not answer delays nothing.
+//! The latest reports of the stores that this process uses.
 
-use super::protocol::method;
-use super::remote::Stores;
 use plan::report::{Load, Report};
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Instant;
 use volume::lock;
-use wire::Client;
 
 /// The known state of a store.
 #[derive(Clone, Debug)]
@@ -50,7 +44,13 @@ impl Reports {
         self.defects.load(Ordering::Relaxed)
     }
 
-    fn reported(&self, server: &str, reported: Result<Report, String>) {
+    /// Counts a panic.
+    pub(super) fn count_defect(&self) {
+        self.defects.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes in what a store reported, or why it did not.
+    pub(super) fn reported(&self, server: &str, reported: Result<Report, String>) {
         let mut all = self.seen();
         match reported {
             Ok(report) => {
@@ -66,68 +66,10 @@ impl Reports {
     }
 }
 
-/// The longest time between two fences. In a store that has just started, writes wait for one.
-const FENCE_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Requests the reports of all stores every `pause`, as long as `stores` is in use, and tells them
-/// the live sessions, if those are known.
-pub fn watch(stores: &Arc<Stores>, pause: Duration) {
-    crate::runtime().spawn(every(pause, Arc::downgrade(stores), ask_all));
-    crate::runtime().spawn(every(pause.min(FENCE_INTERVAL), Arc::downgrade(stores), tell_all));
-}
-
-/// Does a round every `pause`. A panic ends its round only.
-async fn every(pause: Duration, stores: Weak<Stores>, round: fn(&Stores, Duration)) {
-    while let Some(stores) = stores.upgrade() {
-        if catch_unwind(AssertUnwindSafe(|| round(&stores, pause))).is_err() {
-            stores.reports.defects.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!("a defect in asking the stores, see the message about a panic; please report it");
-        }
-        drop(stores);
-        tokio::time::sleep(pause).await;
-    }
-}
-
-fn ask_all(stores: &Stores, pause: Duration) {
-    for (server, client) in stores.clients() {
-        let reports = stores.reports.clone();
-        tokio::spawn(async move { reports.reported(&server, ask(&client, pause).await) });
-    }
-}
-
-fn tell_all(stores: &Stores, pause: Duration) {
-    let Some(sessions) = stores.living_sessions().map(Arc::<[u8]>::from) else { return };
-    for (_, client) in stores.clients() {
-        let sessions = sessions.clone();
-        // A store that misses this message gets the next one. An older store does not know it.
-        tokio::spawn(async move { client.call(method::FENCE, &sessions, &[], pause).await });
-    }
-}
-
-/// Requests one report. A store that takes longer than the pause gets a new request.
-async fn ask(client: &Client, timeout: Duration) -> Result<Report, String> {
-    let answer = client.call(method::REPORT, &[], &[], timeout).await.map_err(|why| why.to_string())?;
-    postcard::from_bytes(&answer.body).map_err(|_| "it told what cannot be read".into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc;
-
-    #[test]
-    fn a_panic_ends_its_round_only() {
-        let stores = Arc::new(Stores::new(None, None));
-        let (sender, rounds) = mpsc::channel();
-        stores.tell_of_sessions(move || {
-            sender.send(()).unwrap();
-            panic!("a defect");
-        });
-        watch(&stores, Duration::from_millis(1));
-        (0..3).for_each(|_| rounds.recv_timeout(Duration::from_secs(60)).unwrap());
-        // The third may not be counted yet.
-        assert!(stores.reports.defects() >= 2);
-    }
+    use std::time::Duration;
 
     #[test]
     fn what_was_told_stays_known_while_a_store_is_silent() {

@@ -3,11 +3,11 @@
 
 use super::append::{AppendLimits, Appending, Ledger};
 use super::claim::{Gate, decode_epoch, encode_refusal};
+use super::counts::{Counts, Looked};
 use super::master::{self, Asked, DISTRIBUTE, Masters, REBUILD};
 use super::protocol::{
     FAILED, Operands, REFUSED, UNCLAIMED, change, encode, encode_done, encode_error, encode_presence, method, wanted,
 };
-use super::report::{Counts, Looked};
 use crate::capability::{ClusterKey, FenceMessage, Guard, Refusal, Rights, Token, Wanted, now_ms};
 use crate::ranks::{Formatting, ServedTarget, ServedVolume};
 use crate::shares::Shares;

@@ -14,7 +14,7 @@ use crate::StoreAddress;
 use crate::simulation::{Faults, Hosts, Network, PORT, Record, Slow, for_seeds, serve, world};
 use ec::Code;
 use fastrand::Rng;
-use plan::{Span, TargetId};
+use plan::{SetId, Span, TargetId};
 use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -82,11 +82,11 @@ struct Lab {
 }
 
 /// The store of a position of a set.
-fn store_of(set: u64, position: usize) -> usize {
-    (set as usize + position) % STORES
+fn store_of(set: SetId, position: usize) -> usize {
+    (set.0 as usize + position) % STORES
 }
 
-fn file(set: u64, position: usize) -> TargetFile {
+fn file(set: SetId, position: usize) -> TargetFile {
     TargetFile::Chunk { set, position: position as u16 }
 }
 
@@ -132,7 +132,7 @@ impl Lab {
         Arc::new(RemoteTarget::over(StoreAddress { server, target: "disk".into() }, client))
     }
 
-    fn layout(&self, set: u64) -> SetLayout {
+    fn layout(&self, set: SetId) -> SetLayout {
         let places = (0..STORES).map(|position| Some(TargetId(position as u16))).collect();
         SetLayout { volume: VolumeId([7; 16]), set, code: self.code.clone(), places }
     }
@@ -184,7 +184,7 @@ impl Life {
     async fn ask_all(
         &self,
         method: u16,
-        set: u64,
+        set: SetId,
         offset: u64,
         what: Vec<(usize, Bytes)>,
     ) -> Vec<(usize, io::Result<Vec<u8>>)> {
@@ -205,7 +205,7 @@ impl Life {
     /// Writes some stripes to a new set, as long as enough stores take them.
     async fn write_a_set(&mut self) {
         let lab = self.lab.clone();
-        let set = lab.sets.fetch_add(1, Ordering::Relaxed);
+        let set = SetId(lab.sets.fetch_add(1, Ordering::Relaxed));
         let local = Arc::new(Targets::new());
         let disks: Vec<Arc<Memory>> = (0..STORES).map(|_| Arc::default()).collect();
         for (position, disk) in disks.iter().enumerate() {
@@ -219,7 +219,7 @@ impl Life {
             let mut data = vec![0; self.dice.usize(1..STRIPE)];
             self.dice.fill(&mut data);
             buffer.extend_from_slice(&data);
-            let stripe = writer.append(buffer, set << 16 | sequence, &[]).expect("memory takes it");
+            let stripe = writer.append(buffer, set.0 << 16 | sequence, &[]).expect("memory takes it");
             let span = Span { set, record: stripe.record, block: stripe.block, start: 0 };
             let range = record_range(span.record, span.block);
             let begin = if span.record as usize == CHUNK_HEADER_BYTES { 0 } else { range.start };
@@ -246,7 +246,7 @@ impl Life {
     }
 
     /// Syncs a set; returns false when too few stores confirmed it.
-    async fn sync(&self, set: u64, failed: &mut BTreeSet<usize>, written: &mut Vec<(Span, Vec<u8>)>) -> bool {
+    async fn sync(&self, set: SetId, failed: &mut BTreeSet<usize>, written: &mut Vec<(Span, Vec<u8>)>) -> bool {
         let there =
             (0..STORES).filter(|position| !failed.contains(position)).map(|position| (position, Bytes::Read(0)));
         let answers = self.ask_all(method::SYNC, set, 0, there.collect()).await;
@@ -287,7 +287,7 @@ impl Life {
 
     /// Lets time pass. Real clients check their targets, so connections may be opened again before
     /// anything is synced; this does the same.
-    async fn pause(&mut self, set: u64) {
+    async fn pause(&mut self, set: SetId) {
         let pause = if self.dice.u32(..3) == 0 { self.dice.u64(..6000) } else { self.dice.u64(..200) };
         sleep(Duration::from_millis(pause)).await;
         if pause > 200 {

@@ -5,13 +5,14 @@ pub mod cache;
 pub mod ending;
 pub mod fence;
 pub mod locks;
+mod own_locks;
 mod reclaim;
 pub mod removals;
 pub mod sharing;
 
 use crate::client::cache::{Cache, ExclusiveLease};
 use crate::client::ending::Ending;
-use crate::client::locks::OwnLocks;
+use crate::client::own_locks::OwnLocks;
 use crate::client::removals::Removals;
 use crate::data::file::FileState;
 use crate::data::sets::Leased;
@@ -21,6 +22,7 @@ use crate::volume::history::History;
 use crate::volume::label::{Label, Member, Role as TargetRole};
 use crate::{Error, FileSystem, Result};
 use ::volume::ranked::Ranked;
+use plan::SetId;
 use plan::coding::Coding;
 use session::Question;
 use session::port::{Entered, Port, Session};
@@ -172,6 +174,17 @@ pub(crate) fn begin(server: Server, name: &str, coding: Option<Coding>) -> Resul
 }
 
 impl FileSystem {
+    /// Processes removals and reports to the server which of the files the kernel knows. One caller
+    /// at a time, once per heartbeat.
+    fn note_removals(&self, client: &Client) -> Result<()> {
+        let lookups = &self.lookups;
+        let (have_ended, knows) = (|question| lookups.have_ended(question), |ino| lookups.knows(ino));
+        client.removals.tell(have_ended, knows, |note| {
+            let reported = client.session.removed(note.noted, &note.kept, &note.forgotten)?;
+            Ok((reported, lookups.last()))
+        })
+    }
+
     /// Takes in what the server says, now and with every heartbeat. `lease` is how long the session
     /// lives without one.
     pub(crate) fn follow_server(self: &Arc<Self>, lease: Duration) -> Result<()> {
@@ -274,7 +287,7 @@ impl FileSystem {
             step("renewing chunk sets", &|| client.sets.renew(&self.store))?;
         }
         step("releasing chunk sets", &|| {
-            let sealed: Vec<u64> = client.sets.taken().into_iter().filter(|&set| self.is_done_with(set)).collect();
+            let sealed: Vec<SetId> = client.sets.taken().into_iter().filter(|&set| self.is_done_with(set)).collect();
             client.sets.release(&sealed)
         })?;
         if !self.is_read_only() {
@@ -285,7 +298,7 @@ impl FileSystem {
     }
 
     /// Whether no thread writes to a set any more, and no uncommitted data refers to it.
-    fn is_done_with(&self, set: u64) -> bool {
+    fn is_done_with(&self, set: SetId) -> bool {
         !self.store.is_in_use(set) && self.table.uncommitted_in(set).is_empty()
     }
 

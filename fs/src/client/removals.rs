@@ -1,8 +1,7 @@
 //! How a client handles files that lost their last name: it has the server keep those that its own
 //! kernel knows, for as long as the kernel knows them.
 
-use crate::client::Client;
-use crate::{FileSystem, Result};
+use crate::Result;
 use session::REMOVED_AT_A_TIME;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -30,10 +29,10 @@ struct State {
 
 /// A report to the server.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Note {
-    noted: u64,
-    kept: Vec<u64>,
-    forgotten: Vec<u64>,
+pub(super) struct Note {
+    pub noted: u64,
+    pub kept: Vec<u64>,
+    pub forgotten: Vec<u64>,
 }
 
 impl State {
@@ -72,7 +71,7 @@ impl Removals {
     /// Reports to the server and gets further removals. Repeats this as long as full lists arrive,
     /// but does not wait for new removals to end. `ask` returns the server's answer and the
     /// kernel's last lookup at that time.
-    fn tell(
+    pub(super) fn tell(
         &self,
         have_ended: impl Fn(u64) -> bool,
         knows: impl Fn(u64) -> bool,
@@ -94,19 +93,6 @@ impl Removals {
     /// Files that the server keeps for this client.
     pub fn kept(&self) -> Vec<u64> {
         lock(&self.0).kept.iter().copied().collect()
-    }
-}
-
-impl FileSystem {
-    /// Processes removals and reports to the server which of the files the kernel knows. One caller
-    /// at a time, once per heartbeat.
-    pub(crate) fn note_removals(&self, client: &Client) -> Result<()> {
-        let lookups = &self.lookups;
-        let (have_ended, knows) = (|question| lookups.have_ended(question), |ino| lookups.knows(ino));
-        client.removals.tell(have_ended, knows, |note| {
-            let reported = client.session.removed(note.noted, &note.kept, &note.forgotten)?;
-            Ok((reported, lookups.last()))
-        })
     }
 }
 

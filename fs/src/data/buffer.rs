@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use meta::Time;
 use plan::extent::{Piece, pieces};
-use plan::{Extent, ExtentMap, ExtentPlace, Span};
+use plan::{Extent, ExtentMap, ExtentPlace, SetId, Span};
 use std::ops::Range;
 
 /// The size to which a tail grows, in bytes. A tail is one allocation and one piece of a stripe.
@@ -247,7 +247,7 @@ impl Buffer {
     }
 
     /// Drops the pending extents in stripes of some sets. Returns whether there were any.
-    pub fn forget_stored(&mut self, gone: impl Fn(u64) -> bool) -> bool {
+    pub fn forget_stored(&mut self, gone: impl Fn(SetId) -> bool) -> bool {
         let is_gone = |extent: &&Extent| matches!(extent.place, ExtentPlace::Stripe(span) if gone(span.set));
         let gone: Vec<_> = self.stored().filter(is_gone).map(Extent::range).collect();
         for range in &gone {
@@ -298,7 +298,7 @@ mod tests {
                 seen[at as usize] = match &piece.place {
                     None => None,
                     Some(ExtentPlace::Bytes(bytes)) => Some(bytes[i]),
-                    Some(ExtentPlace::Stripe(span)) => Some(stripes[span.set as usize][span.start as usize + i]),
+                    Some(ExtentPlace::Stripe(span)) => Some(stripes[span.set.0 as usize][span.start as usize + i]),
                     Some(ExtentPlace::Zero) => unreachable!("the buffer makes none"),
                 };
             }
@@ -328,7 +328,7 @@ mod tests {
                     3 => flying.extend(buffer.take(500, byte % 2 == 0)),
                     4 | 5 if !flying.is_empty() => {
                         let taken = flying.swap_remove(usize::from(byte) % flying.len());
-                        let span = Span { set: stripes.len() as u64, record: 0, block: 64, start: 3 };
+                        let span = Span { set: SetId(stripes.len() as u64), record: 0, block: 64, start: 3 };
                         stripes.push([&[0; 3][..], &taken.bytes].concat());
                         buffer.written(&taken, (kind == 4).then_some(span));
                     }
@@ -343,7 +343,7 @@ mod tests {
                             let ExtentPlace::Stripe(span) = extent.place else { unreachable!() };
                             for i in 0..extent.length as usize {
                                 committed[extent.offset as usize + i] =
-                                    Some(stripes[span.set as usize][span.start as usize + i]);
+                                    Some(stripes[span.set.0 as usize][span.start as usize + i]);
                             }
                         }
                         buffer.committed(&stored);

@@ -1,6 +1,7 @@
 //! Counters of an open volume, in addition to those that [`volume::Targets`] keeps for its targets.
 
 use crate::FileSystem;
+use plan::SetId;
 use plan::repair::time_left;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -83,7 +84,7 @@ pub(crate) struct Running {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RepairProgress {
     /// The last chunk set that was begun; several are repaired at the same time.
-    pub set: u64,
+    pub set: SetId,
     /// The number of chunk sets at the start.
     pub sets: usize,
     /// Chunk sets that are done or failed.
@@ -181,8 +182,8 @@ impl Repairs {
 
 impl Shown<'_> {
     /// A chunk set is begun.
-    pub fn next(&self, set: u64) {
-        self.running.now.store(set, Ordering::Relaxed);
+    pub fn next(&self, set: SetId) {
+        self.running.now.store(set.0, Ordering::Relaxed);
     }
 
     /// A chunk set is done; `well` tells success from failure.
@@ -208,7 +209,7 @@ impl Running {
         let (bytes, bytes_done) = (self.progress.total_bytes(), self.progress.done_bytes());
         let elapsed = self.begun.elapsed();
         RepairProgress {
-            set: self.now.load(Ordering::Relaxed),
+            set: SetId(self.now.load(Ordering::Relaxed)),
             sets: self.sets,
             sets_done: self.done.load(Ordering::Relaxed),
             sets_failed: self.failed.load(Ordering::Relaxed),
@@ -260,6 +261,7 @@ impl FileSystem {
 #[cfg(test)]
 mod tests {
     use crate::testing::{Lab, make};
+    use plan::SetId;
     use std::time::{Duration, Instant};
     use volume::target::{Target, TargetFile};
     use volume::{Control, WriteStep};
@@ -301,7 +303,7 @@ mod tests {
         assert!(seen.is_sorted_by_key(|progress| (progress.sets_done, progress.bytes_done)), "{seen:?}");
         let middle = seen.iter().find(|progress| (1..progress.bytes).contains(&progress.bytes_done)).unwrap();
         assert_eq!((middle.bytes, middle.sets, middle.sets_failed), (done.bytes, done.chunks, 0));
-        assert!(middle.left.is_some() && middle.bytes_per_second() > 0 && middle.set > 0, "{middle:?}");
+        assert!(middle.left.is_some() && middle.bytes_per_second() > 0 && middle.set > SetId(0), "{middle:?}");
         let repairs = &counts.repairs;
         assert_eq!((repairs.sets() as usize, repairs.bytes(), repairs.failures()), (done.chunks, done.bytes, 0));
         assert!(repairs.stripes() >= 4 && repairs.running().is_empty());

@@ -1,14 +1,14 @@
 //! The sources of new chunk sets: this process places them, or the metadata server does so ahead of
 //! need.
 
-use crate::data::store::{NEW_CHUNK_BYTES, Store};
+use crate::data::store::{NEW_CHUNK_BYTES, NewSets, Store};
 use crate::ranks::{LeasedSets, SetRequest};
 use crate::volume::history;
 use crate::{Error, Result};
 use ::volume::ranked::{Guard, Ranked};
 use meta::{Meta, SetRecord};
-use plan::TargetId;
-use plan::placement::place;
+use plan::placement::{Spread, place};
+use plan::{SetId, TargetId};
 use session::port::Session;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -22,24 +22,20 @@ const SETS_AHEAD: usize = 2;
 /// that there are better ones.
 const MIN_RENEWAL_INTERVAL: Duration = Duration::from_secs(3);
 
-/// A source of chunk sets.
-pub(crate) trait NewSets: Send + Sync {
-    /// A new chunk set for the exclusive use of the caller.
-    fn next(&self, store: &Store) -> Result<(u64, SetRecord)>;
-
-    /// Whether a set may still be written. Not after the end of the session that it was given to.
-    fn is_ours(&self, _set: u64) -> bool {
-        true
-    }
-}
-
 /// Places sets in this process.
 pub(crate) struct Placed(pub Arc<Meta>);
 
 impl Placed {
     /// Places a set on targets that can take data. Uses a target in `avoid` only if there are too
-    /// few others. Calls `held` with the number before any other thread can see the set.
-    pub fn place(&self, store: &Store, avoid: &[TargetId], held: impl Fn(u64)) -> Result<(u64, SetRecord)> {
+    /// few others, and those in `used`, where the writer has chunks of other open sets, after
+    /// others. Calls `held` with the number before any other thread can see the set.
+    pub fn place(
+        &self,
+        store: &Store,
+        avoid: &[TargetId],
+        used: &[TargetId],
+        held: impl Fn(SetId),
+    ) -> Result<(SetId, SetRecord)> {
         let set = self.0.next_set()?;
         let blocks = store.options.code.shape().blocks();
         let k = store.options.code.shape().k;
@@ -51,7 +47,7 @@ impl Placed {
         let need = u64::from(store.options.chunk_bytes).min(NEW_CHUNK_BYTES);
         let topology = store.topology();
         let rules = topology.rules(store.options.code.shape(), need);
-        let places = place(&*topology.policy(), &candidates, &rules, set);
+        let places = place(&Spread { policy: &*topology.policy(), used }, &candidates, &rules, set);
         let found = places.iter().flatten().count();
         if found < k {
             let why = format!("too few targets can take data: {found}, and it takes {k}");
@@ -74,8 +70,9 @@ impl Placed {
 }
 
 impl NewSets for Placed {
-    fn next(&self, store: &Store) -> Result<(u64, SetRecord)> {
-        self.place(store, &[], |_| ())
+    fn next(&self, store: &Store) -> Result<(SetId, SetRecord)> {
+        let used: Vec<TargetId> = store.open_places().into_iter().flatten().flatten().collect();
+        self.place(store, &[], &used, |_| ())
     }
 }
 
@@ -91,9 +88,9 @@ pub(crate) struct Leased {
 
 #[derive(Default)]
 struct State {
-    ahead: VecDeque<(u64, SetRecord)>,
+    ahead: VecDeque<(SetId, SetRecord)>,
     /// All sets of this session, including those kept ahead.
-    held: BTreeSet<u64>,
+    held: BTreeSet<SetId>,
     /// When sets were last exchanged for better ones.
     renewed: Option<Instant>,
     /// How often this client reclaimed its sets from a server. An older answer may list sets that
@@ -113,7 +110,7 @@ impl Leased {
     }
 
     /// The sets that this client may write to, to reclaim them from a server that lost the session.
-    pub fn tell(&self) -> Vec<u64> {
+    pub fn tell(&self) -> Vec<SetId> {
         let mut state = self.state();
         state.reclaims += 1;
         state.held.iter().copied().collect()
@@ -121,10 +118,10 @@ impl Leased {
 
     /// Of the reclaimed sets `reclaimed`, the server confirmed `kept`. Returns how many were lost:
     /// they belong to another client now, or are removed.
-    pub fn keep(&self, reclaimed: &[u64], kept: &[u64]) -> usize {
+    pub fn keep(&self, reclaimed: &[SetId], kept: &[SetId]) -> usize {
         let mut state = self.state();
         let before = state.held.len();
-        let lost = |set: &u64| reclaimed.contains(set) && !kept.contains(set);
+        let lost = |set: &SetId| reclaimed.contains(set) && !kept.contains(set);
         state.held.retain(|set| !lost(set));
         state.ahead.retain(|(set, _)| !lost(set));
         let count = before - state.held.len();
@@ -138,7 +135,7 @@ impl Leased {
     }
 
     /// Sets that were taken for writing.
-    pub fn taken(&self) -> Vec<u64> {
+    pub fn taken(&self) -> Vec<SetId> {
         let state = self.state();
         state.held.iter().copied().filter(|set| !state.ahead.iter().any(|(ahead, _)| ahead == set)).collect()
     }
@@ -149,7 +146,7 @@ impl Leased {
         let avoid: Vec<TargetId> =
             store.targets.ids().into_iter().filter(|id| store.targets.error(*id).is_some()).collect();
         loop {
-            let (reclaims, known): (u64, Vec<u64>) = {
+            let (reclaims, known): (u64, Vec<SetId>) = {
                 let state = self.state();
                 if state.ahead.len() >= SETS_AHEAD {
                     return Ok(());
@@ -181,10 +178,10 @@ impl Leased {
         };
         // Compare the places of the open writer, not those in the metadata: the latter still
         // include targets that failed since, or at the beginning.
-        let open = store.open_places().is_some_and(|places| worse(&places));
-        let ahead: Vec<u64> = {
+        let open = store.open_places().iter().any(|places| worse(places));
+        let ahead: Vec<SetId> = {
             let mut state = self.state();
-            let of_no_use: Vec<u64> =
+            let of_no_use: Vec<SetId> =
                 state.ahead.iter().filter(|(_, record)| worse(&record.places)).map(|(set, _)| *set).collect();
             if !open && of_no_use.is_empty() || state.renewed.is_some_and(|when| when.elapsed() < MIN_RENEWAL_INTERVAL)
             {
@@ -201,7 +198,7 @@ impl Leased {
     }
 
     /// Gives back sets. No uncommitted data may refer to them.
-    pub fn release(&self, sets: &[u64]) -> Result<()> {
+    pub fn release(&self, sets: &[SetId]) -> Result<()> {
         if !sets.is_empty() {
             self.session.release_sets(sets)?;
             self.state().held.retain(|set| !sets.contains(set));
@@ -211,13 +208,13 @@ impl Leased {
 
     /// Gives back all sets that were never written.
     pub fn release_ahead(&self) -> Result<()> {
-        let ahead: Vec<u64> = self.state().ahead.drain(..).map(|(set, _)| set).collect();
+        let ahead: Vec<SetId> = self.state().ahead.drain(..).map(|(set, _)| set).collect();
         self.release(&ahead)
     }
 }
 
 impl NewSets for Leased {
-    fn next(&self, store: &Store) -> Result<(u64, SetRecord)> {
+    fn next(&self, store: &Store) -> Result<(SetId, SetRecord)> {
         loop {
             let next = self.state().ahead.pop_front();
             let Some((set, record)) = next else {
@@ -239,7 +236,7 @@ impl NewSets for Leased {
         }
     }
 
-    fn is_ours(&self, set: u64) -> bool {
+    fn is_ours(&self, set: SetId) -> bool {
         self.state().held.contains(&set)
     }
 }

@@ -1,12 +1,13 @@
-//! Stripes on the targets: the chunk set that is written, and the layouts of all others.
+//! Stripes on the targets: the chunk sets that are written, and the layouts of all others.
 
 use crate::data::claims::Claims;
 use crate::data::coding::Coders;
-use crate::data::sets::NewSets;
+use crate::data::set_load::{Busy, Open};
 use crate::data::space::{self, TargetSpace};
 use crate::data::topology::Topology;
-use crate::ranks::{OpenSet, PinnedSets, SealedSets, SetBeginning, SetLayouts, StoreDetails, UnsyncedSets};
+use crate::ranks::{OpenSets, PinnedSets, SealedSets, SetBeginning, SetLayouts, StoreDetails, UnsyncedSets};
 use crate::volume::history::History;
+use crate::volume::label::Label;
 use crate::volume::stripe_size::full_stripe_bytes;
 use crate::{Error, Result};
 use ::volume::ranked::{Ranked, RankedRw};
@@ -14,7 +15,7 @@ use ec::Code;
 use meta::SetRecord;
 use plan::coding::Coding;
 use plan::placement::TargetCandidate;
-use plan::{Span, TargetId};
+use plan::{SetId, Span, TargetId};
 use session::port::Port;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -38,6 +39,17 @@ const FULL_SETS: usize = 100;
 /// read.
 const MIN_LAYOUT_INTERVAL: Duration = Duration::from_secs(2);
 
+/// A source of chunk sets.
+pub(crate) trait NewSets: Send + Sync {
+    /// A new chunk set for the exclusive use of the caller.
+    fn next(&self, store: &Store) -> Result<(SetId, SetRecord)>;
+
+    /// Whether a set may still be written. Not after the end of the session that it was given to.
+    fn is_ours(&self, _set: SetId) -> bool {
+        true
+    }
+}
+
 /// The settings of a store.
 pub(crate) struct Options {
     pub volume: VolumeId,
@@ -52,7 +64,7 @@ pub(crate) struct Options {
 /// Where a stripe is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stored {
-    pub set: u64,
+    pub set: SetId,
     pub record: u32,
     pub block: u32,
 }
@@ -61,7 +73,7 @@ pub(crate) struct Stored {
 /// refers to it yet.
 pub(crate) struct Pin<'a> {
     store: &'a Store,
-    set: u64,
+    set: SetId,
 }
 
 impl Drop for Pin<'_> {
@@ -80,22 +92,22 @@ impl Drop for Pin<'_> {
 pub(crate) struct Store {
     pub targets: Arc<Targets>,
     pub meta: Arc<dyn Port>,
-    sets: Arc<dyn NewSets>,
+    pub(super) sets: Arc<dyn NewSets>,
     pub options: Options,
     pub pool: Arc<BufferPool>,
-    /// The set that is written to.
-    open: Ranked<Option<Arc<SetWriter>>, OpenSet>,
+    /// The sets that are written to.
+    pub(super) open: Ranked<Vec<Open>, OpenSets>,
     /// Held by the thread that begins a set, which requests it from the metadata.
-    beginning: Ranked<(), SetBeginning>,
+    pub(super) beginning: Ranked<(), SetBeginning>,
     /// A set is being begun: it could be any set.
-    begins: AtomicBool,
+    pub(super) begins: AtomicBool,
     /// Sets that may have stripes that are not durable.
-    unsynced: Ranked<Vec<Arc<SetWriter>>, UnsyncedSets>,
+    pub(super) unsynced: Ranked<Vec<Arc<SetWriter>>, UnsyncedSets>,
     /// Sets that were sealed since the last call of `take_sealed`.
-    sealed: Ranked<Vec<u64>, SealedSets>,
+    pub(super) sealed: Ranked<Vec<SetId>, SealedSets>,
     /// Sets with stripes being written, and how many.
-    pinned: Ranked<HashMap<u64, usize>, PinnedSets>,
-    layouts: RankedRw<HashMap<u64, Arc<SetLayout>>, SetLayouts>,
+    pinned: Ranked<HashMap<SetId, usize>, PinnedSets>,
+    layouts: RankedRw<HashMap<SetId, Arc<SetLayout>>, SetLayouts>,
     codes: Mutex<HashMap<String, Arc<dyn Code>>>,
     /// Targets that get no new sets.
     closed: Ranked<HashSet<TargetId>, StoreDetails>,
@@ -112,9 +124,9 @@ pub(crate) struct Store {
     /// The claims on sets whose chunks are being moved or removed.
     pub claims: Claims,
     /// Positions that were found damaged: set and position.
-    damaged: Ranked<HashSet<(u64, u16)>, StoreDetails>,
+    damaged: Ranked<HashSet<(SetId, u16)>, StoreDetails>,
     /// When the layout of a set was last requested because something was missing.
-    looked: Ranked<HashMap<u64, Instant>, StoreDetails>,
+    looked: Ranked<HashMap<SetId, Instant>, StoreDetails>,
 }
 
 impl Store {
@@ -155,6 +167,14 @@ impl Store {
         }
     }
 
+    pub fn topology(&self) -> Arc<Topology> {
+        lock(&self.topology).clone()
+    }
+
+    pub fn set_topology(&self, label: &Label) {
+        *lock(&self.topology) = Arc::new(Topology::of(label));
+    }
+
     pub fn full_stripe(&self) -> usize {
         full_stripe_bytes(self.options.code.shape().k)
     }
@@ -180,7 +200,7 @@ impl Store {
     }
 
     /// The layout of a set: the targets of its chunks.
-    pub fn layout(&self, set: u64) -> Result<Arc<SetLayout>> {
+    pub fn layout(&self, set: SetId) -> Result<Arc<SetLayout>> {
         if let Some(layout) = self.layouts.read().get(&set) {
             return Ok(layout.clone());
         }
@@ -189,13 +209,13 @@ impl Store {
         Ok(layout)
     }
 
-    pub fn layout_of(&self, set: u64, record: &SetRecord) -> Result<SetLayout> {
+    pub fn layout_of(&self, set: SetId, record: &SetRecord) -> Result<SetLayout> {
         let code = self.code(&record.code)?;
         Ok(SetLayout { volume: self.options.volume, set, code, places: record.places.clone() })
     }
 
     /// Drops the cached layout of a set because it changed.
-    pub fn forget_layout(&self, set: u64) {
+    pub fn forget_layout(&self, set: SetId) {
         self.layouts.write().remove(&set);
     }
 
@@ -284,7 +304,7 @@ impl Store {
         candidates.retain(is_good);
         let (topology, shape) = (self.topology(), self.options.code.shape());
         let need = u64::from(self.options.chunk_bytes).min(NEW_CHUNK_BYTES);
-        let places = plan::placement::place(&*topology.policy(), &candidates, &topology.rules(shape, need), 0);
+        let places = plan::placement::place(&*topology.policy(), &candidates, &topology.rules(shape, need), SetId(0));
         (places.iter().flatten().count(), shape.blocks())
     }
 
@@ -295,7 +315,7 @@ impl Store {
         } else {
             self.closed.lock().remove(&id);
         }
-        // The open set may have a chunk on it.
+        // An open set may have a chunk on it.
         let _ = self.seal_open();
     }
 
@@ -310,7 +330,8 @@ impl Store {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
         let (mut failures, mut full) = (0, 0);
         loop {
-            let (writer, pin) = self.writer(failures > 0)?;
+            let (Open { writer, load }, pin) = self.writer(failures > 0)?;
+            let _busy = Busy::new(load, buffer.len());
             let turn = self.coders.turn(buffer.len() + manifest.len());
             match writer.append_by(turn.by, buffer, sequence, manifest) {
                 Ok(done) => {
@@ -341,81 +362,14 @@ impl Store {
         }
     }
 
-    /// The open set, or a new one when there is none or it is full. In `distress`, after a failed
-    /// write, a new set takes any targets that it can get: a target may refuse data although it
-    /// reports space.
-    fn writer(&self, distress: bool) -> Result<(Arc<SetWriter>, Pin<'_>)> {
-        if let Some(open) = self.open_writer() {
-            return Ok(open);
-        }
-        // One thread begins the set, the others wait for it.
-        let _turn = self.beginning.lock();
-        if let Some(open) = self.open_writer() {
-            return Ok(open);
-        }
-        let full = self.open.lock().take();
-        full.map_or(Ok(()), |full| self.seal(&full))?;
-        // Until the set is open here, no thread may treat it as finished.
-        self.begins.store(true, Ordering::SeqCst);
-        let begun = self.begin(distress);
-        self.begins.store(false, Ordering::SeqCst);
-        begun
-    }
-
-    /// The open set, unless it is full.
-    fn open_writer(&self) -> Option<(Arc<SetWriter>, Pin<'_>)> {
-        let mut open = self.open.lock();
-        open.take_if(|writer| !self.is_ours(writer.layout().set));
-        let writer = open.as_ref().filter(|writer| !writer.full())?;
-        Some((writer.clone(), self.pin(writer.layout().set)))
-    }
-
-    /// Begins a new set.
-    fn begin(&self, distress: bool) -> Result<(Arc<SetWriter>, Pin<'_>)> {
-        let (set, record) = self.targets.steps().metadata(|| self.sets.next(self))?;
-        let mut layout = self.layout_of(set, &record)?;
-        self.leave_out_failing(&mut layout)?;
-        let (shape, found) = (self.options.code.shape(), layout.places.iter().flatten().count());
-        // With targets missing, the others must do. Up to m lost targets are not an error of the
-        // write, but a warning in the status.
-        let spare = if distress { 0 } else { self.options.durability.min(found) - shape.k };
-        let writer = Arc::new(SetWriter::create(
-            self.targets.clone(),
-            self.pool.clone(),
-            layout,
-            self.options.chunk_bytes,
-            spare,
-        ));
-        self.begun_sets.fetch_add(1, Ordering::Relaxed);
-        self.unsynced.lock().push(writer.clone());
-        let mut open = self.open.lock();
-        *open = Some(writer.clone());
-        Ok((writer, self.pin(set)))
-    }
-
-    /// Leaves targets out that failed or became late since the set was placed, if the set can be
-    /// written without them, so that no write waits for them again.
-    fn leave_out_failing(&self, layout: &mut SetLayout) -> Result<()> {
-        let fails = |id: TargetId| self.targets.error(id).is_some() || self.targets.hangs(id);
-        let there = |position: &usize| layout.places[*position].is_some();
-        let (without, with): (Vec<usize>, Vec<usize>) =
-            (0..layout.places.len()).filter(there).partition(|&position| layout.places[position].is_some_and(fails));
-        if without.is_empty() || with.len() < self.options.code.shape().k {
-            return Ok(());
-        }
-        self.lacks(layout.set, &without)?;
-        without.iter().for_each(|&position| layout.places[position] = None);
-        Ok(())
-    }
-
     /// Pin a set while it is open, so that a thread that finds it closed also sees the pin.
-    fn pin(&self, set: u64) -> Pin<'_> {
+    pub(super) fn pin(&self, set: SetId) -> Pin<'_> {
         *self.pinned.lock().entry(set).or_default() += 1;
         Pin { store: self, set }
     }
 
     /// Queues missing positions of a set for repair.
-    fn lacks(&self, set: u64, positions: &[usize]) -> Result<()> {
+    pub(super) fn lacks(&self, set: SetId, positions: &[usize]) -> Result<()> {
         let positions: Vec<u16> = positions.iter().map(|&position| position as u16).collect();
         self.meta.queue_repair(set, &positions)?;
         Ok(())
@@ -432,53 +386,14 @@ impl Store {
         missing.iter().all(full) && self.candidates().iter().filter(sound).count() < self.options.code.shape().blocks()
     }
 
-    /// Stops writing to a set that failed.
-    fn give_up(&self, writer: &Arc<SetWriter>) -> Result<()> {
-        let open = self.open.lock().take_if(|current| Arc::ptr_eq(current, writer));
-        open.map_or(Ok(()), |writer| self.seal(&writer))
-    }
-
-    fn seal(&self, writer: &SetWriter) -> Result<()> {
-        let (set, length) = (writer.layout().set, writer.next_record());
-        if !self.is_ours(set) {
-            return Ok(());
-        }
-        self.sealed.lock().push(set);
-        match self.targets.steps().metadata(|| self.meta.seal_set(set, length)) {
-            // The set was lost just now.
-            Err(_) if !self.is_ours(set) => Ok(()),
-            sealed => Ok(sealed.map(drop)?),
-        }
-    }
-
     /// Whether transactions may still name a set and stripes may be written to it.
-    pub fn is_ours(&self, set: u64) -> bool {
+    pub fn is_ours(&self, set: SetId) -> bool {
         self.sets.is_ours(set)
     }
 
-    /// Seals the open set.
-    pub fn seal_open(&self) -> Result<()> {
-        let open = self.open.lock().take();
-        open.map_or(Ok(()), |writer| self.seal(&writer))
-    }
-
     /// Sets that were sealed since the last call.
-    pub fn take_sealed(&self) -> Vec<u64> {
+    pub fn take_sealed(&self) -> Vec<SetId> {
         std::mem::take(&mut *self.sealed.lock())
-    }
-
-    /// The set that is written to, if any.
-    pub fn open_set(&self) -> Option<u64> {
-        self.open.lock().as_ref().map(|writer| writer.layout().set).filter(|&set| self.is_ours(set))
-    }
-
-    /// The targets that have every stripe of the open set, by position.
-    pub fn open_places(&self) -> Option<Vec<Option<TargetId>>> {
-        let open = self.open.lock();
-        let writer = open.as_ref().filter(|writer| self.is_ours(writer.layout().set))?;
-        let mut places = writer.layout().places.clone();
-        writer.missing().into_iter().for_each(|position| places[position] = None);
-        Some(places)
     }
 
     /// Returns when all stripes that were written before are durable, each on the required number
@@ -490,32 +405,35 @@ impl Store {
             unsynced.retain(|writer| self.is_ours(writer.layout().set));
             unsynced.clone()
         };
-        for writer in &writers {
-            let missing = writer.sync()?;
-            if !missing.is_empty() {
-                self.lacks(writer.layout().set, &missing)?;
-                self.give_up(writer)?;
-            }
+        let synced = at_once(&writers, |writer| writer.sync());
+        // What one set lacks is noted whatever happens to the others.
+        let mut done = Ok(());
+        for (writer, synced) in writers.iter().zip(synced) {
+            let noted = synced.map_err(Error::from).and_then(|missing| match missing.is_empty() {
+                true => Ok(()),
+                false => self.lacks(writer.layout().set, &missing).and_then(|()| self.give_up(writer)),
+            });
+            done = done.and(noted);
         }
-        let open = self.open.lock().clone();
-        // Only the open set gets more stripes. But a set that was opened after the list was copied
+        done?;
+        let open: Vec<Arc<SetWriter>> = self.open.lock().iter().map(|open| open.writer.clone()).collect();
+        // Only open sets get more stripes. But a set that was opened after the list was copied
         // stays on it.
         self.unsynced.lock().retain(|writer| {
-            !writers.iter().any(|synced| Arc::ptr_eq(synced, writer))
-                || open.as_ref().is_some_and(|open| Arc::ptr_eq(open, writer))
-                || writer.has_unsynced()
+            let is_in = |list: &[Arc<SetWriter>]| list.iter().any(|other| Arc::ptr_eq(other, writer));
+            !is_in(&writers) || is_in(&open) || writer.has_unsynced()
         });
         Ok(())
     }
 
     /// Whether a set may get more stripes, or a stripe is on its way to it. Does not check for
     /// stripes that only buffers refer to.
-    pub fn is_in_use(&self, set: u64) -> bool {
+    pub fn is_in_use(&self, set: SetId) -> bool {
         self.begins.load(Ordering::SeqCst) || self.has_writer(set)
     }
 
     /// As `is_in_use`, for a set that no thread is beginning at this moment.
-    pub fn has_writer(&self, set: u64) -> bool {
+    pub fn has_writer(&self, set: SetId) -> bool {
         self.may_get_more(set) || self.unsynced.lock().iter().any(|writer| writer.layout().set == set)
     }
 
@@ -525,17 +443,17 @@ impl Store {
     }
 
     /// Whether a set may get more stripes, or a stripe is on its way to it or to a buffer.
-    pub fn is_being_written(&self, set: u64) -> bool {
+    pub fn is_being_written(&self, set: SetId) -> bool {
         self.begins.load(Ordering::SeqCst) || self.may_get_more(set)
     }
 
-    fn may_get_more(&self, set: u64) -> bool {
-        self.open_set() == Some(set) || self.pinned.lock().contains_key(&set)
+    fn may_get_more(&self, set: SetId) -> bool {
+        self.is_open(set) || self.pinned.lock().contains_key(&set)
     }
 
     /// Whether to request the layout of a set again after a failed read: rarely, unless it is
     /// `needed`.
-    fn looks_again(&self, set: u64, needed: bool) -> bool {
+    fn looks_again(&self, set: SetId, needed: bool) -> bool {
         let mut looked = self.looked.lock();
         let due = looked.get(&set).is_none_or(|when| when.elapsed() > MIN_LAYOUT_INTERVAL);
         if due {
@@ -567,7 +485,21 @@ impl Store {
     }
 
     /// The positions that readers found damaged since the last call.
-    pub fn take_damaged(&self) -> Vec<(u64, u16)> {
+    pub fn take_damaged(&self) -> Vec<(SetId, u16)> {
         self.damaged.lock().drain().collect()
+    }
+}
+
+/// Does something with all of them at the same time.
+fn at_once<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    match all {
+        [one] => vec![work(one)],
+        all => std::thread::scope(|scope| {
+            let running: Vec<_> = all.iter().map(|one| scope.spawn(|| work(one))).collect();
+            running
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|why| std::panic::resume_unwind(why)))
+                .collect()
+        }),
     }
 }

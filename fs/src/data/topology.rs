@@ -1,15 +1,12 @@
 //! Failure domains and the placement policy, as the label has them, in the form that placement
 //! needs.
 
-use crate::data::store::Store;
 use crate::volume::label::{Label, Role};
 use ec::Shape;
 use plan::membership::TargetState;
 use plan::placement::{Placement, Policy, Rules, TargetCandidate};
 use plan::{Domain, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use volume::lock;
 
 /// The targets of a volume and their failure domains.
 #[derive(Debug, Default)]
@@ -76,15 +73,5 @@ impl Topology {
     pub fn lost_with(&self, domain: &str, places: &[Option<TargetId>], gone: &[usize]) -> Vec<usize> {
         let in_it = |position: &usize| places[*position].and_then(|id| self.name_of(id)) == Some(domain);
         (0..places.len()).filter(|position| gone.contains(position) || in_it(position)).collect()
-    }
-}
-
-impl Store {
-    pub fn topology(&self) -> Arc<Topology> {
-        lock(&self.topology).clone()
-    }
-
-    pub fn set_topology(&self, label: &Label) {
-        *lock(&self.topology) = Arc::new(Topology::of(label));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::maintenance::presence::Astray;
 use crate::{FileSystem, Status, now};
-use plan::{Domain, TargetId};
+use plan::{Domain, SetId, TargetId};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
@@ -64,7 +64,7 @@ impl FileSystem {
 }
 
 fn watch(fs: &Weak<FileSystem>) {
-    let (mut next, mut next_set) = (Instant::now(), 0);
+    let (mut next, mut next_set) = (Instant::now(), SetId::default());
     loop {
         let Some(open) = fs.upgrade().filter(|fs| !fs.is_closed()) else { return };
         if Instant::now() >= next {

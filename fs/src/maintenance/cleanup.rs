@@ -2,6 +2,7 @@
 //! no transaction names.
 
 use crate::{FileSystem, Result};
+use plan::SetId;
 
 impl FileSystem {
     /// Passes removed files that no client keeps to the collector.
@@ -15,11 +16,11 @@ impl FileSystem {
             self.leases.set_aside(ino);
         }
         self.let_go_after_grace();
-        let (mut from, mut open) = (0, Vec::new());
+        let (mut from, mut open) = (SetId::default(), Vec::new());
         loop {
             let sets = self.engine()?.meta.sets(from, 256)?;
             let Some((last, _)) = sets.last() else { break };
-            from = last + 1;
+            from = last.next();
             for (set, record) in sets {
                 let stripes = self.engine()?.meta.stripes(set)?;
                 let dead = stripes.into_iter().filter(|(_, stripe)| stripe.live == 0);
@@ -39,7 +40,7 @@ impl FileSystem {
     }
 
     /// Gives up a set that was open at a crash, if neither a client nor this process writes to it.
-    fn give_up_without_writer(&self, set: u64) -> Result<()> {
+    fn give_up_without_writer(&self, set: SetId) -> Result<()> {
         let is_written = self.leases.is_held(set) || self.store.has_writer(set);
         if is_written || !self.table.uncommitted_in(set).is_empty() {
             return Ok(());
@@ -55,14 +56,14 @@ impl FileSystem {
     }
 
     /// Where the last stripe of a set that a transaction names ends, in bytes.
-    fn end_of(&self, set: u64) -> Result<u32> {
+    fn end_of(&self, set: SetId) -> Result<u32> {
         let last = self.engine()?.meta.stripes(set)?.pop();
         Ok(last.map_or(0, |(record, stripe)| volume::record_range(record, stripe.block).end) as u32)
     }
 
     /// Gives up a set whose writer is gone: seals it, and has the collector free what no
     /// transaction names of it.
-    pub(crate) fn abandon_set(&self, set: u64) -> Result<()> {
+    pub(crate) fn abandon_set(&self, set: SetId) -> Result<()> {
         let engine = self.engine()?;
         if !engine.meta.set(set)?.sealed {
             engine.meta.seal_set(set, self.end_of(set)?)?;
@@ -72,7 +73,7 @@ impl FileSystem {
     }
 
     /// Frees what no transaction names of an abandoned set. Waits for targets.
-    pub(crate) fn give_back_abandoned(&self, set: u64) -> Result<()> {
+    pub(crate) fn give_back_abandoned(&self, set: SetId) -> Result<()> {
         if !self.delete_if_empty(set)? {
             self.punch_orphans(set)?;
             self.compactor.suspect(set);
@@ -82,7 +83,7 @@ impl FileSystem {
 
     /// Punches what no transaction names out of a set that was open when the volume was not closed
     /// properly.
-    fn punch_orphans(&self, set: u64) -> Result<()> {
+    fn punch_orphans(&self, set: SetId) -> Result<()> {
         let layout = self.store.layout(set)?;
         let mut gaps = Vec::new();
         let mut at = volume::format::CHUNK_HEADER_BYTES as u64;
@@ -113,6 +114,7 @@ impl FileSystem {
 #[cfg(test)]
 mod tests {
     use crate::testing::{Lab, make};
+    use plan::SetId;
 
     /// The grace period may end while this process writes, as compaction does.
     #[test]
@@ -127,7 +129,7 @@ mod tests {
             (ino, byte)
         };
         let files = [("one", 7), ("other", 8)].map(|(name, byte)| written(name, byte));
-        let sets = fs.engine().unwrap().meta.sets(0, 10).unwrap();
+        let sets = fs.engine().unwrap().meta.sets(SetId(0), 10).unwrap();
         assert!(matches!(&*sets, [(_, set)] if !set.sealed), "both are in one set: {sets:?}");
         for (ino, byte) in files {
             let mut found = vec![0; 100_000];

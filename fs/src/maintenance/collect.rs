@@ -7,7 +7,7 @@ use crate::data::pauses::Pauses;
 use crate::data::store::{Pin, Stored};
 use crate::{Error, FileSystem, Result};
 use meta::{DeadStripe, Seq};
-use plan::{Extent, ExtentPlace, Span};
+use plan::{Extent, ExtentPlace, SetId, Span};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::ops::Range;
@@ -31,9 +31,9 @@ pub(crate) struct Collector {
     dead: Mutex<VecDeque<(Instant, Seq, DeadStripe)>>,
     orphans: Mutex<Vec<u64>>,
     /// Sets that were in use when they were checked. They may be empty when they no longer are.
-    busy: Mutex<BTreeSet<u64>>,
+    busy: Mutex<BTreeSet<SetId>>,
     /// Sets whose client no longer writes to them.
-    abandoned: Mutex<BTreeSet<u64>>,
+    abandoned: Mutex<BTreeSet<SetId>>,
 }
 
 /// Files with data in the metadata that belongs in stripes.
@@ -50,7 +50,7 @@ impl Collector {
     }
 
     /// Adds a set that no client writes to any more.
-    pub fn abandon(&self, set: u64) {
+    pub fn abandon(&self, set: SetId) {
         lock(&self.abandoned).insert(set);
     }
 
@@ -151,7 +151,7 @@ impl FileSystem {
             due.into_iter().for_each(|(seq, dead)| self.collector.add(vec![dead], seq));
             return Err(error.into());
         }
-        let mut sets: BTreeMap<u64, Vec<DeadStripe>> = BTreeMap::new();
+        let mut sets: BTreeMap<SetId, Vec<DeadStripe>> = BTreeMap::new();
         // A stripe may have pieces of other files that are not committed yet.
         let uncommitted = self.table.uncommitted();
         let mut failed = None;
@@ -196,7 +196,7 @@ impl FileSystem {
 
     /// Punches stripes out of the chunks of a set, or deletes the chunks when the set has no other
     /// stripes.
-    fn give_back(&self, set: u64, mut dead: Vec<DeadStripe>) -> Result<()> {
+    fn give_back(&self, set: SetId, mut dead: Vec<DeadStripe>) -> Result<()> {
         let layout = self.store.layout(set)?;
         if self.delete_if_empty(set)? {
             return Ok(());
@@ -208,7 +208,7 @@ impl FileSystem {
     /// Frees stripes that were written and then not named by any transaction. The caller holds pins
     /// on their sets.
     pub(crate) fn give_back_unnamed(&self, extents: &[Extent]) -> Result<()> {
-        let mut sets: BTreeMap<u64, Vec<DeadStripe>> = BTreeMap::new();
+        let mut sets: BTreeMap<SetId, Vec<DeadStripe>> = BTreeMap::new();
         for extent in extents {
             if let ExtentPlace::Stripe(Span { set, record, block, .. }) = extent.place {
                 sets.entry(set).or_default().push(DeadStripe { set, record, block });
@@ -252,7 +252,7 @@ impl FileSystem {
     }
 
     /// Deletes a sealed chunk set that has no stripes. Returns whether it did.
-    pub(crate) fn delete_if_empty(&self, set: u64) -> Result<bool> {
+    pub(crate) fn delete_if_empty(&self, set: SetId) -> Result<bool> {
         let layout = match self.store.layout(set) {
             Err(Error::Meta(meta::Error::NotFound)) => return Ok(false),
             layout => layout?,

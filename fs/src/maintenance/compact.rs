@@ -7,7 +7,7 @@
 use crate::data::manifest;
 use crate::{Error, FileSystem, Result};
 use meta::{ContentEdit, Resize};
-use plan::{Extent, ExtentPlace};
+use plan::{Extent, ExtentPlace, SetId};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use volume::lock;
@@ -18,19 +18,19 @@ const SPARSE_PERCENT: u64 = 40;
 /// Sets that lost stripes and may be sparse now, and sets that cannot be compacted.
 #[derive(Debug, Default)]
 pub(crate) struct Compactor {
-    suspects: Mutex<BTreeSet<u64>>,
-    stuck: Mutex<BTreeSet<u64>>,
+    suspects: Mutex<BTreeSet<SetId>>,
+    stuck: Mutex<BTreeSet<SetId>>,
 }
 
 impl Compactor {
     /// Records that a set lost stripes.
-    pub fn suspect(&self, set: u64) {
+    pub fn suspect(&self, set: SetId) {
         if !lock(&self.stuck).contains(&set) {
             lock(&self.suspects).insert(set);
         }
     }
 
-    fn next(&self) -> Option<u64> {
+    fn next(&self) -> Option<SetId> {
         lock(&self.suspects).pop_first()
     }
 }
@@ -54,7 +54,7 @@ impl FileSystem {
     }
 
     /// Whether only little of a set is referenced.
-    fn is_sparse(&self, set: u64) -> Result<bool> {
+    fn is_sparse(&self, set: SetId) -> Result<bool> {
         let record = self.engine()?.meta.set(set)?;
         let layout = self.store.layout(set)?;
         let header = volume::format::CHUNK_HEADER_BYTES as u64;
@@ -65,7 +65,7 @@ impl FileSystem {
 
     /// Rewrites the referenced data of a set into other sets. When nothing refers to the set any
     /// more, the collector deletes it.
-    fn compact(&self, set: u64) -> Result<()> {
+    fn compact(&self, set: SetId) -> Result<()> {
         let layout = self.store.layout(set)?;
         let mut files = BTreeSet::new();
         for (record, stripe) in self.engine()?.meta.stripes(set)?.into_iter().filter(|(_, stripe)| stripe.live > 0) {
@@ -87,7 +87,7 @@ impl FileSystem {
     }
 
     /// Rewrites the data of a file in a set into other sets.
-    fn move_out(&self, ino: u64, set: u64) -> Result<()> {
+    fn move_out(&self, ino: u64, set: SetId) -> Result<()> {
         let in_set = |extent: &Extent| matches!(extent.place, ExtentPlace::Stripe(span) if span.set == set);
         self.restripe(ino, in_set)
     }

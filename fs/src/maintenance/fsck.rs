@@ -10,7 +10,7 @@ use crate::volume::opened::STRIPES_PER_OPENING;
 use crate::volume::places::Places;
 use crate::{Error, FileSystem, OpenOptions, ROOT, Result};
 use meta::{ContentEdit, FileKind, New, Resize, SetRecord};
-use plan::{Extent, ExtentMap, ExtentPlace, Span, TargetId};
+use plan::{Extent, ExtentMap, ExtentPlace, SetId, Span, TargetId};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl FileSystem {
             again.problems.retain(|problem| found.problems.contains(problem));
             found = again;
         }
-        let queue: BTreeMap<u64, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
+        let queue: BTreeMap<SetId, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
         let mut sets = Vec::new();
         self.each_set(|set, record| {
             sets.push((set, record.clone()));
@@ -67,7 +67,7 @@ impl FileSystem {
     /// Compares the references of files with the records of stripes.
     fn compare(&self) -> Result<Checked> {
         let mut found = Checked::default();
-        let mut live: BTreeMap<(u64, u32), (u32, i64)> = BTreeMap::new();
+        let mut live: BTreeMap<(SetId, u32), (u32, i64)> = BTreeMap::new();
         self.engine()?.meta.each_file(|ino| -> Result<()> {
             let attributes = match self.meta.attributes(ino) {
                 // The file was removed meanwhile.
@@ -133,8 +133,8 @@ impl FileSystem {
     /// possible.
     fn check_chunks(
         &self,
-        sets: &[(u64, SetRecord)],
-        queue: &BTreeMap<u64, Vec<u16>>,
+        sets: &[(SetId, SetRecord)],
+        queue: &BTreeMap<SetId, Vec<u16>>,
         found: &mut Checked,
     ) -> Result<()> {
         for (set, positions) in self.look_at(sets, queue)? {
@@ -250,7 +250,7 @@ impl FileSystem {
     fn take_in_chunks(&self) -> Result<Rebuilt> {
         let mut done = Rebuilt::default();
         let mut stripes = Vec::new();
-        let mut sets: BTreeMap<u64, Candidates> = BTreeMap::new();
+        let mut sets: BTreeMap<SetId, Candidates> = BTreeMap::new();
         for member in self.volume.label().members() {
             let id = member.id;
             let Some(target) = self.store.targets.get(id) else {
@@ -269,7 +269,7 @@ impl FileSystem {
         for (&set, candidates) in &sets {
             stripes.extend(self.take_in_set(set, candidates, &mut done)?);
         }
-        self.engine()?.meta.skip_sets(sets.keys().last().copied().unwrap_or(0))?;
+        self.engine()?.meta.skip_sets(sets.keys().last().copied().unwrap_or_default())?;
         // Later stripes overwrite earlier ones, as their writes did; those of later openings
         // overwrite all of these.
         stripes.sort_by_key(|stripe| stripe.sequence);
@@ -311,7 +311,7 @@ impl FileSystem {
     /// The stripes of a set, read from any chunk that has them. Too little may be left of a set to
     /// use it: it was deleted while a target was away, or its targets are away now and its chunks
     /// must stay for the next time.
-    fn take_in_set(&self, set: u64, candidates: &Candidates, done: &mut Rebuilt) -> Result<Vec<FoundStripe>> {
+    fn take_in_set(&self, set: SetId, candidates: &Candidates, done: &mut Rebuilt) -> Result<Vec<FoundStripe>> {
         let mut records = BTreeMap::new();
         let mut positions: BTreeMap<u16, TargetId> = BTreeMap::new();
         let mut code = None;

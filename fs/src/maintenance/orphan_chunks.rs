@@ -14,8 +14,8 @@ use crate::ranks::{OrphanCandidates, OrphanRemoval};
 use crate::{FileSystem, Result};
 use ::volume::ranked::Ranked;
 use meta::Seq;
-use plan::TargetId;
 use plan::backoff::BackOff;
+use plan::{SetId, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::RangeInclusive;
@@ -111,7 +111,7 @@ impl OrphanChunks {
     }
 }
 
-fn set_of(file: TargetFile) -> Option<(u64, u16)> {
+fn set_of(file: TargetFile) -> Option<(SetId, u16)> {
     match file {
         TargetFile::Chunk { set, position } | TargetFile::NewChunk { set, position } => Some((set, position)),
         _ => None,
@@ -138,7 +138,7 @@ pub(crate) fn watch(fs: &Weak<FileSystem>, pauses: &Pauses) {
 impl FileSystem {
     /// Removes chunks that the metadata, durably, no longer needs. Chunks that cannot be removed
     /// now are removed later.
-    pub(crate) fn remove_chunks(&self, set: u64, places: impl IntoIterator<Item = (usize, TargetId)>) {
+    pub(crate) fn remove_chunks(&self, set: SetId, places: impl IntoIterator<Item = (usize, TargetId)>) {
         let file = move |position: usize| TargetFile::Chunk { set, position: position as u16 };
         let targets = &self.store.targets;
         let there = places.into_iter().filter(|(_, id)| targets.get(*id).is_some());
@@ -338,7 +338,7 @@ impl FileSystem {
     /// metadata that it is compared with, so a new set is in both. Returns whether the target
     /// answered.
     fn look_through(&self, id: TargetId, files: impl Iterator<Item = TargetFile>) -> Result<bool> {
-        let mut newest = 0;
+        let mut newest = SetId::default();
         for file in files {
             let Some((set, position)) = set_of(file) else { continue };
             newest = newest.max(set);
@@ -382,19 +382,19 @@ mod tests {
     use volume::format::{Timestamp, VolumeId};
     use volume::target::{Durable, Target};
 
-    fn header(volume: VolumeId, set: u64, position: u16) -> Vec<u8> {
+    fn header(volume: VolumeId, set: SetId, position: u16) -> Vec<u8> {
         let created = Timestamp { seconds: 5, nanoseconds: 0 };
         ChunkHeader { volume, set, position, shape: (2, 1), code: "rs:2+1".into(), unit: 64, created }.encode()
     }
 
     /// Creates a volume with one deleted set and one existing set; returns the numbers of both.
-    fn volume_with_a_past(lab: &Lab) -> (u64, u64) {
+    fn volume_with_a_past(lab: &Lab) -> (SetId, SetId) {
         let mut sets = Vec::new();
         for name in ["gone", "kept"] {
             let fs = lab.open();
             fs.write(make(&fs, name), 0, &[1; 100_000]).unwrap();
             fs.sync_all().unwrap();
-            sets.push(fs.engine().unwrap().meta.sets(0, 10).unwrap().last().unwrap().0);
+            sets.push(fs.engine().unwrap().meta.sets(SetId(0), 10).unwrap().last().unwrap().0);
             fs.close_volume().unwrap();
         }
         let fs = lab.open();
@@ -423,15 +423,15 @@ mod tests {
         let mut damaged = header(ours, gone, 1);
         damaged[40] ^= 1;
         let orphan = [chunk(gone, 0), TargetFile::NewChunk { set: gone, position: 0 }, chunk(kept, 0)];
-        let not = [chunk(gone, 1), chunk(gone, 2), chunk(gone + 3, 0), chunk(60, 0), chunk(kept, 1)];
+        let not = [chunk(gone, 1), chunk(gone, 2), chunk(SetId(gone.0 + 3), 0), chunk(SetId(60), 0), chunk(kept, 1)];
         put(orphan[0], &header(ours, gone, 0));
         put(orphan[1], &header(ours, gone, 0));
         put(orphan[2], &header(ours, kept, 0));
         put(not[0], &damaged);
         put(not[1], &header(VolumeId([8; 16]), gone, 2));
         // Numbers that this metadata never used.
-        put(not[2], &header(ours, gone + 3, 0));
-        put(not[3], &header(ours, 60, 0));
+        put(not[2], &header(ours, SetId(gone.0 + 3), 0));
+        put(not[3], &header(ours, SetId(60), 0));
         // It is not where it should be, but it is nowhere else either.
         put(not[4], &header(ours, kept, 1));
         let holder = usize::from(record.places[1].unwrap().0);

@@ -3,7 +3,7 @@
 
 use crate::{FileSystem, Result};
 use meta::SetRecord;
-use plan::TargetId;
+use plan::{SetId, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use volume::lock;
@@ -13,7 +13,7 @@ use volume::target::{Presence, TargetFile};
 pub(crate) const SETS_PER_CHECK: usize = 256;
 
 /// Positions whose chunks do not exist under their names, by chunk set.
-pub(crate) type Astray = BTreeMap<u64, Vec<(u16, Presence)>>;
+pub(crate) type Astray = BTreeMap<SetId, Vec<(u16, Presence)>>;
 
 /// The problem with a chunk that does not exist under its name; None if it does.
 pub(crate) fn problem(presence: Presence) -> Option<&'static str> {
@@ -29,17 +29,17 @@ pub(crate) fn problem(presence: Presence) -> Option<&'static str> {
 impl FileSystem {
     /// Checks the chunks of these sets. Leaves out positions that are queued for repair, and
     /// targets that do not answer.
-    pub(crate) fn look_at(&self, sets: &[(u64, SetRecord)], queue: &BTreeMap<u64, Vec<u16>>) -> Result<Astray> {
+    pub(crate) fn look_at(&self, sets: &[(SetId, SetRecord)], queue: &BTreeMap<SetId, Vec<u16>>) -> Result<Astray> {
         Ok(self.ask_for(sets, queue)?.0)
     }
 
     /// As `look_at`. Also returns the targets that answered.
     fn ask_for(
         &self,
-        sets: &[(u64, SetRecord)],
-        queue: &BTreeMap<u64, Vec<u16>>,
+        sets: &[(SetId, SetRecord)],
+        queue: &BTreeMap<SetId, Vec<u16>>,
     ) -> Result<(Astray, BTreeSet<TargetId>)> {
-        let mut asked: BTreeMap<TargetId, Vec<(u64, u16)>> = BTreeMap::new();
+        let mut asked: BTreeMap<TargetId, Vec<(SetId, u16)>> = BTreeMap::new();
         for (set, record) in sets {
             let queued = queue.get(set).map_or(&[][..], Vec::as_slice);
             let places = record.places.iter().enumerate().filter_map(|(position, id)| Some((position as u16, (*id)?)));
@@ -72,8 +72,8 @@ impl FileSystem {
     }
 
     /// Checks the chunks of all sets and remembers which are astray. Returns the number of sets.
-    pub(crate) fn look_at_all(&self, queue: &BTreeMap<u64, Vec<u16>>) -> Result<usize> {
-        let (mut from, mut looked) = (0, 0);
+    pub(crate) fn look_at_all(&self, queue: &BTreeMap<SetId, Vec<u16>>) -> Result<usize> {
+        let (mut from, mut looked) = (SetId::default(), 0);
         loop {
             let (end, sets) = self.look_from(from, queue)?;
             looked += sets;
@@ -86,8 +86,8 @@ impl FileSystem {
 
     /// Checks again what is astray, and the sets from `next` on, which then is where the following
     /// call goes on. Returns the number of these sets.
-    pub(crate) fn look_further(&self, next: &mut u64, queue: &BTreeMap<u64, Vec<u16>>) -> Result<usize> {
-        let known: Vec<u64> = lock(&self.census.astray).keys().copied().collect();
+    pub(crate) fn look_further(&self, next: &mut SetId, queue: &BTreeMap<SetId, Vec<u16>>) -> Result<usize> {
+        let known: Vec<SetId> = lock(&self.census.astray).keys().copied().collect();
         for numbers in known.chunks(SETS_PER_CHECK) {
             let mut sets = Vec::new();
             for &set in numbers {
@@ -100,23 +100,23 @@ impl FileSystem {
             self.remember(&sets, queue)?;
         }
         let (end, looked) = self.look_from(*next, queue)?;
-        *next = end.unwrap_or(0);
+        *next = end.unwrap_or_default();
         Ok(looked)
     }
 
     /// Checks the chunks of the next sets from a number on, and remembers which are astray. Returns
     /// where the sets after these begin, if there may be any, and the number of these.
-    fn look_from(&self, from: u64, queue: &BTreeMap<u64, Vec<u16>>) -> Result<(Option<u64>, usize)> {
+    fn look_from(&self, from: SetId, queue: &BTreeMap<SetId, Vec<u16>>) -> Result<(Option<SetId>, usize)> {
         let sets = self.engine()?.meta.sets(from, SETS_PER_CHECK)?;
-        let end = sets.last().filter(|_| sets.len() == SETS_PER_CHECK).map(|(last, _)| last + 1);
+        let end = sets.last().filter(|_| sets.len() == SETS_PER_CHECK).map(|(last, _)| last.next());
         self.remember(&sets, queue)?;
-        self.forget_deleted(from..end.unwrap_or(u64::MAX), &sets);
+        self.forget_deleted(from..end.unwrap_or(SetId::MAX), &sets);
         Ok((end, sets.len()))
     }
 
     /// Checks the chunks of these sets and remembers which are astray. A chunk on a target that
     /// does not answer is as it was found before.
-    fn remember(&self, sets: &[(u64, SetRecord)], queue: &BTreeMap<u64, Vec<u16>>) -> Result<()> {
+    fn remember(&self, sets: &[(SetId, SetRecord)], queue: &BTreeMap<SetId, Vec<u16>>) -> Result<()> {
         let (mut found, answered) = self.ask_for(sets, queue)?;
         let mut known = lock(&self.census.astray);
         for (set, record) in sets {
@@ -135,16 +135,16 @@ impl FileSystem {
     }
 
     /// Forgets the sets with these numbers that do not exist any more.
-    fn forget_deleted(&self, numbers: Range<u64>, sets: &[(u64, SetRecord)]) {
+    fn forget_deleted(&self, numbers: Range<SetId>, sets: &[(SetId, SetRecord)]) {
         let mut known = lock(&self.census.astray);
-        let exists = |set: &u64| sets.binary_search_by_key(set, |(set, _)| *set).is_ok();
-        let gone: Vec<u64> = known.range(numbers).map(|(set, _)| *set).filter(|set| !exists(set)).collect();
+        let exists = |set: &SetId| sets.binary_search_by_key(set, |(set, _)| *set).is_ok();
+        let gone: Vec<SetId> = known.range(numbers).map(|(set, _)| *set).filter(|set| !exists(set)).collect();
         gone.iter().for_each(|set| _ = known.remove(set));
     }
 
     /// Whether a chunk should still be on a target: it may have been moved meanwhile, and a set
     /// without stripes in use may have no chunks.
-    fn is_missed(&self, set: u64, position: u16, id: TargetId) -> Result<bool> {
+    fn is_missed(&self, set: SetId, position: u16, id: TargetId) -> Result<bool> {
         let meta = &self.engine()?.meta;
         let record = match meta.set(set) {
             Err(meta::Error::NotFound) => return Ok(false),
@@ -156,12 +156,12 @@ impl FileSystem {
 
     /// Checks all chunks, and queues those for repair that do not exist under their names.
     pub(crate) fn queue_astray(&self) -> Result<()> {
-        let queue: BTreeMap<u64, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
-        let mut from = 0;
+        let queue: BTreeMap<SetId, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
+        let mut from = SetId::default();
         loop {
             let sets = self.engine()?.meta.sets(from, SETS_PER_CHECK)?;
             let Some((last, _)) = sets.last() else { return Ok(()) };
-            from = last + 1;
+            from = last.next();
             for (set, found) in self.look_at(&sets, &queue)? {
                 let positions: Vec<u16> = found.into_iter().map(|(position, _)| position).collect();
                 self.meta.queue_repair(set, &positions)?;

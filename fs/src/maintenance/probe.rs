@@ -4,8 +4,8 @@
 
 use crate::FileSystem;
 use crate::data::pauses::Pauses;
-use plan::TargetId;
 use plan::backoff::BackOff;
+use plan::{SetId, TargetId};
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::ops::RangeInclusive;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use volume::target::{Durable, Target, TargetFile};
 
 /// No chunk set has this number: files of it are probes of whether a target can be written.
-pub const PROBE_SET: u64 = 0;
+pub const PROBE_SET: SetId = SetId(0);
 
 /// How often failed targets are looked for.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);

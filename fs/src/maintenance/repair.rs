@@ -4,8 +4,8 @@
 use crate::data::counts::Shown;
 use crate::{FileSystem, Result};
 use meta::SetRecord;
-use plan::TargetId;
 use plan::repair::{Degraded, at_a_time, destinations, order};
+use plan::{SetId, TargetId};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use volume::{Control, lock};
@@ -25,7 +25,7 @@ pub struct Repaired {
     /// Rebuilt blocks for which there was no such survivor.
     pub unwitnessed: u64,
     /// Chunk sets that could not be repaired, with the reason.
-    pub failed: Vec<(u64, String)>,
+    pub failed: Vec<(SetId, String)>,
 }
 
 impl Repaired {
@@ -114,7 +114,7 @@ impl FileSystem {
     /// When the metadata cannot be read.
     pub fn count_queued(&self) -> Result<usize> {
         let queue = self.engine()?.meta.repairs()?;
-        let free = |set: u64| !self.leases.is_held(set) && !self.store.is_being_written(set);
+        let free = |set: SetId| !self.leases.is_held(set) && !self.store.is_being_written(set);
         Ok(queue.into_iter().filter(|(set, _)| free(*set)).count())
     }
 
@@ -140,7 +140,7 @@ impl FileSystem {
         for (set, position) in self.store.take_damaged() {
             self.meta.queue_repair(set, &[position])?;
         }
-        let queue: BTreeMap<u64, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
+        let queue: BTreeMap<SetId, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
         let mut degraded = Vec::new();
         let mut total = 0;
         self.each_set(|set, record| {

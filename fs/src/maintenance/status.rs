@@ -7,7 +7,7 @@ use crate::{FileSystem, RepairProgress, Result, Usage};
 use meta::SetRecord;
 use plan::membership::TargetState;
 use plan::placement::Placement;
-use plan::{Domain, TargetId};
+use plan::{Domain, SetId, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -201,7 +201,7 @@ impl FileSystem {
 
     /// The number of further targets that a set can lose; None when it is lost.
     pub(crate) fn survives(&self, record: &SetRecord, lost: &[usize]) -> Result<Option<usize>> {
-        let layout = self.store.layout_of(0, record)?;
+        let layout = self.store.layout_of(SetId(0), record)?;
         let code = &layout.code;
         if lost.is_empty() {
             return Ok(Some(code.tolerates()));
@@ -213,12 +213,12 @@ impl FileSystem {
     }
 
     /// Calls `each` for every chunk set.
-    pub(crate) fn each_set(&self, mut each: impl FnMut(u64, &SetRecord) -> Result<()>) -> Result<()> {
-        let mut from = 0;
+    pub(crate) fn each_set(&self, mut each: impl FnMut(SetId, &SetRecord) -> Result<()>) -> Result<()> {
+        let mut from = SetId::default();
         loop {
             let sets = self.engine()?.meta.sets(from, 256)?;
             let Some((last, _)) = sets.last() else { return Ok(()) };
-            from = last + 1;
+            from = last.next();
             for (set, record) in &sets {
                 each(*set, record)?;
             }
@@ -276,7 +276,7 @@ impl FileSystem {
     }
 
     /// Takes the status, and looks for the chunks of a part of the sets: another part each time.
-    pub(crate) fn glance(&self, next: &mut u64) -> Result<Status> {
+    pub(crate) fn glance(&self, next: &mut SetId) -> Result<Status> {
         let queue = self.engine()?.meta.repairs()?.into_iter().collect();
         let looked_at = self.look_further(next, &queue)?;
         self.status_as_known(looked_at)
@@ -286,7 +286,7 @@ impl FileSystem {
         self.measure_space();
         let label = self.volume.label();
         let tolerates = self.store.options.code.tolerates();
-        let queue: BTreeMap<u64, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
+        let queue: BTreeMap<SetId, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
         let astray = lock(&self.census.astray).clone();
         let (mut sets, mut lost, mut to_repair, mut survive) = (0, 0, 0, vec![0; tolerates + 1]);
         let (mut to_repair_bytes, mut astray_chunks) = (0, 0);
@@ -366,7 +366,7 @@ impl FileSystem {
     }
 
     /// The length of the chunks of a set, in bytes.
-    fn chunk_length(&self, set: u64, record: &SetRecord) -> Result<u64> {
+    fn chunk_length(&self, set: SetId, record: &SetRecord) -> Result<u64> {
         if record.sealed {
             return Ok(record.length.into());
         }
@@ -397,7 +397,7 @@ impl FileSystem {
     /// # Errors
     /// When the metadata cannot be read.
     pub fn at_risk(&self, mut each: impl FnMut(AtRisk)) -> Result<()> {
-        let queue: BTreeMap<u64, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
+        let queue: BTreeMap<SetId, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
         self.look_at_all(&queue)?;
         let astray = lock(&self.census.astray).clone();
         let mut weak = BTreeMap::new();
@@ -414,7 +414,7 @@ impl FileSystem {
             return Ok(());
         }
         self.engine()?.meta.each_file(|ino| -> Result<()> {
-            let sets: BTreeSet<u64> = self.engine()?.meta.sets_of(ino)?;
+            let sets: BTreeSet<SetId> = self.engine()?.meta.sets_of(ino)?;
             let worst =
                 sets.iter().filter_map(|set| weak.get(set)).min_by_key(|survives| survives.map_or(0, |n| n + 1));
             if let Some(&survives) = worst {
@@ -436,6 +436,7 @@ mod tests {
     use crate::FileSystem;
     use crate::maintenance::presence::SETS_PER_CHECK;
     use crate::testing::{Lab, make};
+    use plan::SetId;
     use volume::Control;
     use volume::target::{Target, TargetFile};
 
@@ -462,7 +463,7 @@ mod tests {
         (0..SETS).for_each(|number| write(&fs, &format!("file{number}")));
         // That it is healthy depends on the free space of this machine, too.
         let is_whole = |status: &crate::Status| status.to_repair == 0 && status.survive[1] == status.sets;
-        let (mut next, rounds) = (0, SETS.div_ceil(SETS_PER_CHECK));
+        let (mut next, rounds) = (SetId::default(), SETS.div_ceil(SETS_PER_CHECK));
         (0..rounds).for_each(|_| assert!(is_whole(&fs.glance(&mut next).unwrap())));
         assert!(is_whole(&fs.status().unwrap()) && files_at_risk(&fs).is_empty());
         // The newest chunk, which a look at a part of the sets finds last.
@@ -481,7 +482,7 @@ mod tests {
         assert!(is_whole(&fs.status().unwrap()) && files_at_risk(&fs).is_empty());
         // Without an earlier status.
         lab.disks[1].remove(chunk).unwrap();
-        next = 0;
+        next = SetId::default();
         let found: Vec<bool> = (0..2 * rounds).map(|_| is_whole(&fs.glance(&mut next).unwrap())).collect();
         assert_eq!(found, [true, false, false, false]);
         fs.close_volume().unwrap();

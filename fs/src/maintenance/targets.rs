@@ -3,12 +3,14 @@
 use crate::maintenance::repair::Repaired;
 use crate::volume::find::open_target;
 use crate::volume::label::{Label, Member, Role};
+use crate::volume::membership::{is_known, too_few, write_pointer};
 use crate::{Error, FileSystem, Result};
 use plan::placement::Placement;
 use plan::{Domain, TargetId};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use volume::Control;
+use volume::target::TargetFile;
 
 /// How long a drain waits for clients that write to the target, and how often it checks.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
@@ -34,32 +36,27 @@ impl FileSystem {
     pub(super) fn relabel(&self, change: impl FnOnce(&mut Label)) -> Result<()> {
         // Others may read the label while a target that hangs keeps this one waiting.
         let _one_at_a_time = self.volume.relabelling.lock();
-        let mut new = self.volume.label();
+        let old = self.volume.label();
+        let mut new = old.clone();
         change(&mut new);
         new.generation += 1;
         let targets = &self.store.targets;
-        let there = new.members().map(|member| member.id).filter(|&id| targets.is_usable(id));
-        let label_of_all = new.clone();
-        let done = targets.each(there.map(|id| (usize::from(id.0), id)), move |number, target| {
-            label_of_all.write(target, TargetId(number as u16))
-        });
-        let mut written = 0;
-        for (_, id, done) in done {
-            match done {
-                Ok(_) => written += 1,
-                Err(why) => self.volume.warn(&format!("cannot write the label of target {}: {why}", id.0)),
-            }
+        let there = new.members().map(|member| member.id).filter(|&id| targets.is_usable(id)).collect();
+        let (written, failed) = new.write_to(targets, there);
+        for (id, why) in &failed {
+            self.volume.warn(&format!("cannot write the label of target {}: {why}", id.0));
         }
-        // An opening must find it, whichever targets it can reach.
-        let need = (self.store.options.code.shape().m + 1).min(new.members().count());
-        if written < need {
-            return Err(Error::Unavailable(format!(
-                "too few targets have the new label: {written}, and it takes {need}; try again when more answer"
-            )));
+        let losses = self.store.options.code.shape().m;
+        if !is_known(&new, &old, &written, losses) {
+            let count = written.len();
+            // The next opening would find it and complete the change.
+            let old = Label { generation: new.generation + 1, ..old };
+            old.write_to(targets, written);
+            *self.volume.label.lock() = old;
+            return Err(too_few(count, losses, &failed));
         }
         if let Some(directory) = &self.volume.directory {
-            let written = new.write_pointer(directory);
-            written.map_err(|why| Error::Invalid(format!("cannot write to {}: {why}", volume::Shown(directory))))?;
+            write_pointer(&new, directory)?;
         }
         self.store.set_topology(&new);
         *self.volume.label.lock() = new;
@@ -125,8 +122,17 @@ impl FileSystem {
         drop(disk);
         let (disk, _) = open_target(places, &path, &label.volume, Some(id))?;
         journal.claim_new(&*disk).map_err(failed)?;
-        self.store.targets.add(id, disk);
-        self.relabel(|label| label.targets.push(Member { domain, replaces, ..Member::new(id, path) }))?;
+        self.store.targets.add(id, disk.clone());
+        let member = Member { domain, replaces, ..Member::new(id, path.clone()) };
+        if let Err(why) = self.relabel(|label| label.targets.push(member)) {
+            self.store.targets.remove(id);
+            // It is no target. What else was written there, its owner removes.
+            let _ = disk.remove(TargetFile::Label);
+            return Err(match why {
+                Error::Unavailable(why) => Error::Unavailable(format!("{why}, and empty {}", volume::Shown(&path))),
+                why => why,
+            });
+        }
         self.engine()?.journal.set_targets(self.journal_targets(None))?;
         self.store.seal_open()?;
         self.measure_space();
@@ -316,7 +322,7 @@ impl FileSystem {
             self.set_role(id, Role::Removed)?;
             // A target that is away keeps its label; the labels of the others show that it is
             // outdated.
-            self.store.targets.each([(0, id)], |_, target| target.remove(volume::target::TargetFile::Label));
+            self.store.targets.each([(0, id)], |_, target| target.remove(TargetFile::Label));
             self.store.targets.remove(id);
         }
         Ok(())

@@ -4,7 +4,7 @@
 use crate::maintenance::presence;
 use crate::{Error, FileSystem, Result};
 use meta::SetRecord;
-use plan::TargetId;
+use plan::{SetId, TargetId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use volume::{BlockState, Control};
@@ -41,14 +41,14 @@ pub struct Away {
     /// Chunk sets with such blocks.
     pub sets: u64,
     /// The last of these chunk sets.
-    last: Option<u64>,
+    last: Option<SetId>,
 }
 
 /// A problem of a block or a stripe.
 #[derive(Clone, Debug)]
 pub struct Problem {
     /// The chunk set.
-    pub set: u64,
+    pub set: SetId,
     /// The offset of the stripe's record in the chunk.
     pub record: u32,
     /// The position of the block; None for the whole stripe.
@@ -70,7 +70,7 @@ impl Verified {
     }
 
     /// Counts a block of a set on a target that does not answer.
-    fn add_away(&mut self, id: TargetId, set: u64, why: &str) {
+    fn add_away(&mut self, id: TargetId, set: SetId, why: &str) {
         let away = self.away.entry(id).or_insert_with(|| Away { why: why.into(), ..Away::default() });
         away.blocks += 1;
         away.sets += u64::from(away.last != Some(set));
@@ -87,9 +87,9 @@ impl Verified {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Marks {
     /// Sets below this number are verified,
-    below: u64,
+    below: SetId,
     /// except for these, which are verified up to a record: they were being written, or had damage.
-    partly: BTreeMap<u64, u32>,
+    partly: BTreeMap<SetId, u32>,
 }
 
 /// A verification that completed and found all targets present: of everything, or of what was new
@@ -118,7 +118,7 @@ const MARKS_SETTING: &str = "verified";
 
 impl Marks {
     /// The first record of a set that is to be verified; None when the whole set is verified.
-    fn from(&self, set: u64) -> Option<u32> {
+    fn from(&self, set: SetId) -> Option<u32> {
         match self.partly.get(&set) {
             Some(&record) => Some(record),
             None => (set >= self.below).then_some(0),
@@ -161,9 +161,9 @@ impl FileSystem {
         control.start(total);
         let (mut found, mut now, mut seen) = (Verified::default(), Marks::default(), BTreeSet::new());
         self.each_set(|set, record| {
-            now.below = set + 1;
+            now.below = set.next();
             seen.insert(set);
-            seen.retain(|&seen| seen + SETS_IN_PROGRESS > set);
+            seen.retain(|&seen| seen.0 + SETS_IN_PROGRESS > set.0);
             let Some(from) = marks.from(set) else { return Ok(()) };
             let Looked { damaged, end, whole } = self.verify_set_from(set, record, from, &mut found, control)?;
             if !whole {
@@ -179,7 +179,7 @@ impl FileSystem {
         now.below = now.below.max(marks.below);
         // A set gets its number a moment before it is in the metadata: a set with a lower number
         // may still appear.
-        for set in now.below.saturating_sub(SETS_IN_PROGRESS)..now.below {
+        for set in now.below.below(SETS_IN_PROGRESS) {
             if !seen.contains(&set) {
                 now.partly.entry(set).or_insert(0);
             }
@@ -209,7 +209,7 @@ impl FileSystem {
     /// Checks the chunks of a set, and its stripes from a record on.
     fn verify_set_from(
         &self,
-        set: u64,
+        set: SetId,
         record: &SetRecord,
         from: u32,
         found: &mut Verified,
@@ -305,10 +305,11 @@ mod tests {
         }
         fixed(&Scrub { when: 1_700_000_000, problems: 3 }, "80c49fd50c03");
         fixed(&Some(Scrub { when: -1, problems: 0 }), "010100");
-        fixed(&Marks { below: 70_000, partly: [(300, 16)].into() }, "f0a20401ac0210");
-        let ranges: crate::volume::history::Ranges = vec![(1, 64), (129, 129)];
+        fixed(&Marks { below: SetId(70_000), partly: [(SetId(300), 16)].into() }, "f0a20401ac0210");
+        let ranges: crate::volume::history::Ranges = vec![(SetId(1), SetId(64)), (SetId(129), SetId(129))];
         fixed(&ranges, "02014081018101");
-        let (sessions, sets) = (BTreeSet::from([1u64, 300]), BTreeMap::from([(3u64, BTreeSet::from([1u64, 300]))]));
+        let (sessions, sets) =
+            (BTreeSet::from([1u64, 300]), BTreeMap::from([(3u64, BTreeSet::from([SetId(1), SetId(300)]))]));
         fixed(&sessions, "0201ac02");
         fixed(&sets, "01030201ac02");
         let key: [u8; 32] = std::array::from_fn(|at| at as u8);
@@ -319,9 +320,9 @@ mod tests {
     #[test]
     fn so_many_problems_are_listed_and_all_are_counted() {
         let mut found = Verified::default();
-        for set in 0..MAX_LISTED_PROBLEMS as u64 + 500 {
+        for set in (0..MAX_LISTED_PROBLEMS as u64 + 500).map(SetId) {
             found.add(Problem { set, record: 0, position: None, what: "it is gone".into() });
-            found.add_away(TargetId((set % 3) as u16), set, "it is away");
+            found.add_away(TargetId((set.0 % 3) as u16), set, "it is away");
         }
         assert_eq!((found.problems.len(), found.unlisted, found.away.len()), (MAX_LISTED_PROBLEMS, 500, 3));
         assert!(!found.is_sound());

@@ -17,7 +17,10 @@ const TARGET_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The targets of a volume that were found, and those that were not, with the reason.
 pub(crate) struct FoundTargets {
+    /// The newest label.
     pub label: Label,
+    /// The newest label before it, if the pointer or a target still has that.
+    pub older: Option<Label>,
     pub disks: BTreeMap<TargetId, Arc<dyn Target>>,
     pub missing: Vec<(TargetId, String)>,
     /// How many of the missing targets do not answer, and may do so later.
@@ -28,7 +31,7 @@ impl FoundTargets {
     /// Fails when no target was found, or, if the caller `insists`, when more targets do not answer
     /// than the code can miss.
     pub fn suffices(&self, insists: bool) -> Result<()> {
-        let Self { label, disks, missing, silent } = self;
+        let Self { label, disks, missing, silent, .. } = self;
         let why = missing.first().map_or("it has none", |(_, why)| why);
         let spare = ec::parse(&label.code).map_or(0, |code| code.shape().m);
         if disks.is_empty() {
@@ -52,14 +55,12 @@ pub(crate) fn find(places: &Arc<dyn Places>, pointer: Label) -> Result<FoundTarg
     let spare = ec::parse(&pointer.code).map_or(0, |code| code.shape().m);
     let mut disks: BTreeMap<TargetId, Arc<dyn Target>> = BTreeMap::new();
     let mut missing = HashMap::new();
-    let mut newest = pointer.clone();
+    let mut labels = vec![pointer.clone()];
     let members: Vec<Member> = pointer.members().cloned().collect();
     for (member, opened) in members.iter().zip(open_all(places, &members, &pointer.volume, spare)) {
         match opened {
             Ok((disk, label)) => {
-                if label.generation > newest.generation {
-                    newest = label;
-                }
+                labels.push(Label { target: None, ..label });
                 disks.insert(member.id, disk);
             }
             // Another process works on the target. Continuing without it would damage it.
@@ -67,8 +68,12 @@ pub(crate) fn find(places: &Arc<dyn Places>, pointer: Label) -> Result<FoundTarg
             Err(error) => _ = missing.insert(member.id, error),
         }
     }
-    // A newer label may name targets that the pointer does not know.
-    if newest.generation > pointer.generation {
+    // Of two of one generation the pointer counts: it knows the targets that were moved.
+    let newest = labels.iter().rev().max_by_key(|label| label.generation).cloned().unwrap_or(pointer);
+    let older = labels.into_iter().filter(|label| label.generation < newest.generation);
+    let older = older.max_by_key(|label| label.generation);
+    // A newer label may name targets that the older one does not know.
+    if older.is_some() {
         let others: Vec<Member> = newest.members().filter(|member| !disks.contains_key(&member.id)).cloned().collect();
         for (member, opened) in others.iter().zip(open_all(places, &others, &newest.volume, spare)) {
             match opened {
@@ -86,7 +91,7 @@ pub(crate) fn find(places: &Arc<dyn Places>, pointer: Label) -> Result<FoundTarg
         members.into_iter().filter_map(|id| Some((id, missing.remove(&id)?))).collect();
     let silent = missing.iter().filter(|(_, why)| matches!(why, Error::Unavailable(_))).count();
     let missing = missing.into_iter().map(|(id, why)| (id, why.to_string())).collect();
-    Ok(FoundTargets { missing, silent, label: newest, disks })
+    Ok(FoundTargets { missing, silent, label: newest, older, disks })
 }
 
 /// Runs [`open_target`] for all of them at the same time. As long as no more than `spare` are
@@ -178,6 +183,7 @@ mod tests {
         let member = |number: u16| Member::new(TargetId(number), PathBuf::from(number.to_string()));
         let found = |there: u16, silent: u16| FoundTargets {
             label: label((0..6).map(member).collect()),
+            older: None,
             disks: (0..there)
                 .map(|number| (TargetId(number), Arc::new(Memory::default()) as Arc<dyn Target>))
                 .collect(),

@@ -8,9 +8,10 @@ use plan::placement::Placement;
 use plan::{Domain, TargetId};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::{ErrorKind, IoSlice, Write};
+use std::io::{self, ErrorKind, IoSlice, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use volume::Targets;
 use volume::target::{Durable, Target, TargetFile};
 
 /// The version of labels, and so of volumes, that this build writes. It is also the newest that it
@@ -236,6 +237,26 @@ impl Label {
             rest = behind;
         }
         shown + rest
+    }
+
+    /// Writes the label of each of these targets. Returns those that have it now, and why others do
+    /// not.
+    pub(crate) fn write_to(
+        &self,
+        targets: &Targets,
+        ids: Vec<TargetId>,
+    ) -> (Vec<TargetId>, Vec<(TargetId, io::Error)>) {
+        let label = self.clone();
+        let numbered = ids.into_iter().map(|id| (usize::from(id.0), id));
+        let (mut written, mut failed) = (Vec::new(), Vec::new());
+        for (_, id, done) in targets.each(numbered, move |number, target| label.write(target, TargetId(number as u16)))
+        {
+            match done {
+                Ok(_) => written.push(id),
+                Err(why) => failed.push((id, why)),
+            }
+        }
+        (written, failed)
     }
 
     /// Reads the pointer in a volume directory.

@@ -5,6 +5,7 @@ pub mod find;
 pub mod history;
 pub mod holder;
 pub mod label;
+pub mod membership;
 pub mod opened;
 pub mod places;
 pub mod standby;

@@ -20,6 +20,7 @@ mod permission;
 mod seek;
 mod signals;
 mod sizes;
+mod telling;
 
 use crate::Log;
 use crate::files::Files;

@@ -10,16 +10,11 @@
 //! When the file grows again, the kernel knows the new size before it drops the page with the old
 //! end and the zeroes behind it: so it is made to drop it before it gets the answer.
 
-use super::Handler;
-use super::convert::file_attributes;
-use crate::files::Files;
-use fs::{Attributes, FileKind};
-use fuser::{FileAttr, INodeNo};
 use std::ops::Range;
 
 /// The largest pages that kernels have. A kernel asks for whole pages, of which the last one has
 /// the end of the file.
-const MAX_PAGE_BYTES: u64 = 65_536;
+pub(super) const MAX_PAGE_BYTES: u64 = 65_536;
 /// How many refused reads of a file are remembered: more than a read-ahead has on its way.
 const MAX_REFUSED: usize = 64;
 
@@ -88,42 +83,6 @@ impl Size {
         }
         self.refused.push(asked);
         false
-    }
-}
-
-impl<F: Files> Handler<F> {
-    /// The attributes of a file that the kernel gets, and keeps.
-    pub(super) fn tell(&self, found: &Attributes) -> FileAttr {
-        if self.shared {
-            self.opens.tell_size(found.ino, found.size);
-        }
-        self.tell_allocated(found)
-    }
-
-    fn tell_allocated(&self, found: &Attributes) -> FileAttr {
-        self.opens.told(found.ino, found.allocated);
-        file_attributes(found)
-    }
-
-    /// Answers with attributes. A thread of its own makes the kernel drop pages, as that may wait
-    /// for requests that this process must serve meanwhile.
-    pub(super) fn tell_size(&self, found: &Attributes, answer: impl FnOnce(FileAttr) + Send + 'static) {
-        if !self.shared || found.kind != FileKind::File {
-            return answer(self.tell(found));
-        }
-        let (ino, grows) = (INodeNo(found.ino), self.opens.grows(found.ino, found.size));
-        let (told, opens) = (self.tell_allocated(found), self.opens.clone());
-        opens.telling(ino.0, found.size);
-        let tell = move || {
-            answer(told);
-            opens.told_size(ino.0);
-        };
-        let Some((kernel, end)) = self.kernel.get().cloned().zip(grows) else { return tell() };
-        std::thread::spawn(move || {
-            // It fails when the kernel has forgotten the file, or the mount is gone.
-            let _ = kernel.inval_inode(ino, (end - end % MAX_PAGE_BYTES).cast_signed(), 0);
-            tell();
-        });
     }
 }
 

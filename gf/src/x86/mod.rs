@@ -9,7 +9,7 @@ mod ssse3;
 
 use crate::dyadic::Dyadic;
 use crate::erasure::Erasure;
-use crate::factors::Factors;
+use crate::factors::{Expand, Factors};
 use crate::grouped::{Grouped, Way};
 use crate::isa::Isa;
 use crate::kernel::{Kernel, check};
@@ -90,19 +90,21 @@ macro_rules! kernel {
             }
         }
 
+        impl crate::factors::sealed::Sealed for $kernel {}
+
+        impl Expand for $kernel {
+            fn factors(&self, values: &[u8]) -> Factors {
+                Factors::new(Isa::$kernel, <$vector>::FACTOR_BYTES, values, <$vector>::expand)
+            }
+        }
+
         // SAFETY (all calls below): `Self` exists only where the instructions run, `check` and
         // `check_blocks` hold every block and index to the range, and `in_steps` and `streamable`
         // pass whole steps only.
-        impl crate::kernel::sealed::Sealed for $kernel {}
-
         #[allow(clippy::undocumented_unsafe_blocks)]
         impl Kernel for $kernel {
             fn isa(&self) -> Isa {
                 Isa::$kernel
-            }
-
-            fn factors(&self, values: &[u8]) -> Factors {
-                Factors::new(Isa::$kernel, <$vector>::FACTOR_BYTES, values, <$vector>::expand)
             }
 
             fn xor(&self, inputs: &[&[u8]], output: &mut [u8], at: Range<usize>) {

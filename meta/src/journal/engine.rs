@@ -109,7 +109,7 @@ impl Journaled {
     /// # Errors
     /// Returns an error when the directory cannot be used, or its old contents cannot be committed.
     pub fn keep_local_wal(&self, directory: &Path) -> Result<(), KvError> {
-        let failed = |why: std::io::Error| KvError::Unavailable(format!("{}: {why}", directory.display()));
+        let failed = |why: std::io::Error| KvError::Local(format!("{}: {why}", directory.display()));
         let (epoch, before) = (self.shared.epoch, self.shared.origin.before);
         let left = local_wal::left(directory, &self.shared.volume, epoch, before).map_err(failed)?;
         self.shared.log().wal = Some(LocalWal::begin(directory, &self.shared.volume, epoch, before).map_err(failed)?);

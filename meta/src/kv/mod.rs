@@ -111,6 +111,9 @@ pub enum KvError {
     /// Too few targets can be reached to know that nothing durable is missing; the text says which
     /// ones are missing.
     TooFew(String),
+    /// A disk of this machine fails or is full; the text says where. On another machine, the volume
+    /// may be opened.
+    Local(String),
 }
 
 /// An ordered set of keys with values, changed by guarded transactions. Reads see every commit that
@@ -208,7 +211,7 @@ impl fmt::Display for KvError {
             Self::Invalid(what) => write!(f, "not a valid request to the metadata: {what}"),
             Self::Fenced(whose) => write!(f, "another opening has taken the volume over: {whose}"),
             Self::Held(whose) => write!(f, "the volume is open elsewhere: {whose}"),
-            Self::TooFew(which) => f.write_str(which),
+            Self::TooFew(which) | Self::Local(which) => f.write_str(which),
         }
     }
 }

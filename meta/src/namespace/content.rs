@@ -8,7 +8,7 @@ use crate::record::{Content, Dinode, FileKind, Time, decode, encode};
 use crate::transaction::{Transaction, run};
 use crate::{Error, IdempotencyKey, Meta, Result, Seq, keys};
 use plan::extent::{Edit, edit};
-use plan::{Extent, ExtentPlace};
+use plan::{Extent, ExtentPlace, SetId};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -311,7 +311,7 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn sets_of(&self, ino: u64) -> Result<std::collections::BTreeSet<u64>> {
+    pub fn sets_of(&self, ino: u64) -> Result<std::collections::BTreeSet<SetId>> {
         let (mut sets, mut from) = (std::collections::BTreeSet::new(), 0);
         loop {
             let extents = self.extents(ino, from..MAX_SIZE)?;

@@ -88,6 +88,11 @@ pub struct Round {
 }
 
 impl Measurement {
+    /// The network of a point; None for the loopback device as it is.
+    pub fn network(&self, point: &Point) -> Option<&Network> {
+        self.networks.iter().find(|network| Some(&network.name) == point.net.as_ref())
+    }
+
     /// # Errors
     /// What is wrong with a file that somebody may have edited.
     pub fn check(&self) -> Result<(), String> {

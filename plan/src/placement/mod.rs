@@ -6,59 +6,21 @@
 //! too few domains for that, the fullest has as few as can be.
 
 mod policies;
+mod policy;
+mod spread;
 
 pub(crate) use policies::mix;
 pub use policies::{Random, RoundRobin};
+pub use policy::{Load, Policy, TargetCandidate, View};
+pub use spread::{Spread, open_sets};
 
-use crate::TargetId;
 use crate::domain::Domain;
 use crate::membership::TargetState;
+use crate::{SetId, TargetId};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
-
-/// What placement knows of a target.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TargetCandidate {
-    /// The target.
-    pub id: TargetId,
-    /// Bytes that it can still take.
-    pub free: u64,
-    /// What it fails together with; without one it is a domain of its own.
-    pub domain: Option<Domain>,
-    /// How it is.
-    pub state: TargetState,
-    /// How busy it is, if that was measured.
-    pub load: Option<Load>,
-}
-
-/// How busy a target and its server are.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Load {
-    /// The part of the processors that is idle, 0 to 1.
-    pub idle: f32,
-    /// The part of the network that is used, 0 to 1.
-    pub network: f32,
-    /// Accesses, of which older ones count less.
-    pub temperature: f32,
-}
-
-/// Targets that a set can go to, as a policy sees them.
-#[derive(Debug)]
-pub struct View<'a> {
-    /// The targets.
-    pub targets: &'a [TargetCandidate],
-    /// The domain of each at the level that counts, as a number below the number of domains.
-    pub domains: Vec<usize>,
-}
-
-/// Prefers targets. Pure: the same arguments give the same order.
-pub trait Policy: Send + Sync {
-    /// The targets in the order in which a set of `width` chunks would rather have them, each once,
-    /// by their place in the view.
-    fn rank(&self, view: &View<'_>, set: u64, width: usize) -> Vec<usize>;
-}
 
 /// The policies by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -142,7 +104,7 @@ fn choose(
     policy: &dyn Policy,
     candidates: &[TargetCandidate],
     rules: &Rules,
-    set: u64,
+    set: SetId,
     count: usize,
     there: &[(TargetId, Option<Domain>)],
 ) -> Vec<TargetId> {
@@ -193,14 +155,14 @@ fn least_limit(targets_in: &[usize], taken: &[usize], count: usize, least: usize
 
 /// Chooses targets for the positions of chunk set `set`. Fewer than the width of candidates that
 /// take data leave positions without a target (None).
-pub fn place(policy: &dyn Policy, candidates: &[TargetCandidate], rules: &Rules, set: u64) -> Vec<Option<TargetId>> {
+pub fn place(policy: &dyn Policy, candidates: &[TargetCandidate], rules: &Rules, set: SetId) -> Vec<Option<TargetId>> {
     let mut chosen: Vec<Option<TargetId>> =
         choose(policy, candidates, rules, set, rules.width, &[]).into_iter().map(Some).collect();
     chosen.resize(rules.width, None);
     // The order of the policy would give the last positions, the parity, to the same targets for
     // ever. Mixed, as what the policy makes of the number of the set may have a factor in common
     // with the width.
-    chosen.rotate_left((mix(set, 0) % rules.width.max(1) as u64) as usize);
+    chosen.rotate_left((mix(set.0, 0) % rules.width.max(1) as u64) as usize);
     chosen
 }
 
@@ -210,7 +172,7 @@ pub fn place_more(
     policy: &dyn Policy,
     candidates: &[TargetCandidate],
     rules: &Rules,
-    set: u64,
+    set: SetId,
     count: usize,
     there: &[(TargetId, Option<Domain>)],
 ) -> Vec<TargetId> {

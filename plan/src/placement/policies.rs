@@ -1,6 +1,7 @@
 //! The policies that look at no load.
 
-use super::{Policy, View};
+use super::policy::{Policy, View};
+use crate::SetId;
 
 /// By chance: a target's chance is proportional to its space, and one that comes or goes moves only
 /// the sets that it should (weighted rendezvous hashing).
@@ -25,10 +26,10 @@ pub(crate) fn mix(a: u64, b: u64) -> u64 {
 }
 
 impl Policy for Random {
-    fn rank(&self, view: &View<'_>, set: u64, _width: usize) -> Vec<usize> {
+    fn rank(&self, view: &View<'_>, set: SetId, _width: usize) -> Vec<usize> {
         let score = |index: usize| {
             let target = &view.targets[index];
-            let uniform = (mix(set ^ self.seed, u64::from(target.id.0)) as f64 + 0.5) / u64::MAX as f64;
+            let uniform = (mix(set.0 ^ self.seed, u64::from(target.id.0)) as f64 + 0.5) / u64::MAX as f64;
             // Below 1, or the logarithm were 0.
             -(target.free.max(1) as f64) / uniform.min(1.0 - f64::EPSILON).ln()
         };
@@ -40,7 +41,7 @@ impl Policy for Random {
 }
 
 impl Policy for RoundRobin {
-    fn rank(&self, view: &View<'_>, set: u64, width: usize) -> Vec<usize> {
+    fn rank(&self, view: &View<'_>, set: SetId, width: usize) -> Vec<usize> {
         let mut ring: Vec<usize> = (0..view.targets.len()).collect();
         ring.sort_unstable_by_key(|&index| view.targets[index].id);
         // The place of each target in its domain, and the domains in the order of their first
@@ -53,7 +54,7 @@ impl Policy for RoundRobin {
             *count += 1;
         }
         ring.sort_unstable_by_key(|&index| (round[index], first[index]));
-        let begin = (u128::from(set) * width as u128).checked_rem(ring.len() as u128).unwrap_or(0);
+        let begin = (u128::from(set.0) * width as u128).checked_rem(ring.len() as u128).unwrap_or(0);
         ring.rotate_left(begin as usize);
         ring
     }

@@ -39,7 +39,7 @@ fn sets_go_to_distinct_targets_with_space_that_take_data() {
     let mut targets = alone(&[100, 100, 5, 100, 100, 100, 100]);
     targets[5].state = TargetState::Down;
     targets[6].state = TargetState::Draining;
-    for (policy, set) in POLICIES.iter().flat_map(|policy| (0..500).map(move |set| (policy, set))) {
+    for (policy, set) in POLICIES.iter().flat_map(|policy| (0..500).map(move |set| (policy, SetId(set)))) {
         let placed = place(*policy, &targets, &rules(4, 1, None), set);
         let ids: BTreeSet<u16> = placed.iter().flatten().map(|id| id.0).collect();
         assert_eq!(ids, [0, 1, 3, 4].into(), "one has no space, and two take nothing");
@@ -49,7 +49,7 @@ fn sets_go_to_distinct_targets_with_space_that_take_data() {
 #[test]
 fn chance_follows_space_and_parity_goes_round() {
     let (mut load, mut parity) = (BTreeMap::new(), BTreeMap::new());
-    for set in 0..6000 {
+    for set in (0..6000).map(SetId) {
         let placed = place(&Random { seed: 7 }, &alone(&[100, 100, 100, 300]), &rules(2, 1, None), set);
         placed.iter().flatten().for_each(|id| *load.entry(id.0).or_insert(0) += 1);
         *parity.entry(placed[1].unwrap().0).or_insert(0) += 1;
@@ -65,7 +65,7 @@ fn round_robin_uses_all_targets_alike() {
         let (mut load, mut parity) = (vec![0; usize::from(count)], vec![0; usize::from(count)]);
         let targets = alone(&vec![100; usize::from(count)]);
         let sets = 20 * u64::from(count) * width as u64;
-        for set in 0..sets {
+        for set in (0..sets).map(SetId) {
             let placed = place(&RoundRobin, &targets, &rules(width, 1, None), set);
             placed.iter().flatten().for_each(|id| load[usize::from(id.0)] += 1);
             parity[usize::from(placed[width - 1].unwrap().0)] += 1;
@@ -84,7 +84,7 @@ fn no_domain_has_more_than_it_must() {
             // The least limit with which there is space for all.
             let capacity = |limit: usize| sizes.iter().map(|&size| size.min(limit)).sum::<usize>() >= width;
             let least = (1..=4).find(|&limit| capacity(limit)).unwrap();
-            for (policy, set) in POLICIES.iter().flat_map(|policy| (0..3).map(move |set| (policy, set))) {
+            for (policy, set) in POLICIES.iter().flat_map(|policy| (0..3).map(move |set| (policy, SetId(set)))) {
                 let placed = place(*policy, &targets, &rules(width, spare, Some(1)), set);
                 let chosen: BTreeSet<TargetId> = placed.iter().flatten().copied().collect();
                 assert_eq!(chosen.len(), width, "{sizes:?} {width} {placed:?}");
@@ -100,7 +100,7 @@ fn no_domain_has_more_than_it_must() {
 #[test]
 fn repair_keeps_the_rule() {
     let targets = racks(&[4, 4, 4]);
-    for (policy, set) in POLICIES.iter().flat_map(|policy| (0..20).map(move |set| (policy, set))) {
+    for (policy, set) in POLICIES.iter().flat_map(|policy| (0..20).map(move |set| (policy, SetId(set)))) {
         let rules = rules(9, 3, Some(1));
         let placed: Vec<TargetId> = place(*policy, &targets, &rules, set).into_iter().flatten().collect();
         for lost in 0..1 << 9 {
@@ -119,9 +119,9 @@ fn repair_keeps_the_rule() {
 #[test]
 fn too_few_targets_leave_positions_open() {
     for policy in POLICIES {
-        let placed = place(policy, &alone(&[99, 99]), &rules(4, 1, None), 7);
+        let placed = place(policy, &alone(&[99, 99]), &rules(4, 1, None), SetId(7));
         assert_eq!((placed.len(), placed.iter().flatten().count()), (4, 2));
-        assert_eq!(place(policy, &[], &rules(3, 1, None), 1), [None; 3]);
+        assert_eq!(place(policy, &[], &rules(3, 1, None), SetId(1)), [None; 3]);
     }
 }
 
@@ -131,7 +131,7 @@ fn a_level_decides_what_a_domain_is() {
         (0..8).map(|n| candidate(n, 100, Some(&format!("row{}/host{}", n / 4, n / 2)))).collect();
     let hosts =
         |placed: Vec<Option<TargetId>>| -> BTreeSet<u16> { placed.iter().flatten().map(|id| id.0 / 2).collect() };
-    for (policy, set) in POLICIES.iter().flat_map(|policy| (0..50).map(move |set| (policy, set))) {
+    for (policy, set) in POLICIES.iter().flat_map(|policy| (0..50).map(move |set| (policy, SetId(set)))) {
         // Four hosts, so one chunk on each; two rows, so two on each.
         assert_eq!(hosts(place(*policy, &targets, &rules(4, 1, Some(2)), set)).len(), 4);
         let by_row = place(*policy, &targets, &rules(4, 1, Some(1)), set);
@@ -145,7 +145,7 @@ fn a_level_decides_what_a_domain_is() {
 fn ten_thousand_targets_are_no_trouble() {
     let targets: Vec<TargetCandidate> =
         (0..10_000).map(|n| candidate(n, 1000, Some(&format!("rack{}/host{}", n % 250, n % 2500)))).collect();
-    for (policy, set) in POLICIES.iter().flat_map(|policy| (0..20).map(move |set| (policy, set))) {
+    for (policy, set) in POLICIES.iter().flat_map(|policy| (0..20).map(move |set| (policy, SetId(set)))) {
         let placed = place(*policy, &targets, &rules(24, 2, Some(1)), set);
         let chosen: BTreeSet<TargetId> = placed.into_iter().flatten().collect();
         assert_eq!(chosen.len(), 24);
@@ -159,7 +159,8 @@ proptest! {
     #[test]
     fn the_rules_hold_whatever_there_is(
         targets in proptest::collection::vec((0u64..30, 0usize..6, 0usize..5), 0..40),
-        width in 1usize..20, spare in 0usize..5, set in any::<u64>(), seed in any::<u64>(), robin in any::<bool>(),
+        width in 1usize..20, spare in 0usize..5, set in any::<u64>().prop_map(SetId), seed in any::<u64>(),
+        robin in any::<bool>(),
     ) {
         let states = [TargetState::Up, TargetState::Up, TargetState::Up, TargetState::Out, TargetState::Draining];
         let targets: Vec<TargetCandidate> = targets.into_iter().zip(0..).map(|((free, rack, state), id)| {

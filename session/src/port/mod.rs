@@ -9,13 +9,15 @@
 
 mod bound;
 mod codec;
+mod file_lock;
 mod sound;
 #[macro_use]
 mod table;
 mod takeover;
 
 pub use bound::{answered_by, opening_of_answer, opening_of_work, session_of_work, within_opening, within_session};
-pub use takeover::{Entered, Entry, Held, Opening, VERSION};
+pub use file_lock::FileLock;
+pub use takeover::{Entered, Entry, Held, Opening, VERSION, Welcome};
 
 use crate::transport::Call;
 use codec::{decode, decode_answer, encode};
@@ -23,7 +25,7 @@ use meta::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, Listed, Meta, New, Removed,
     Rename, Result, Seq, SetRecord, Time, Totals,
 };
-use plan::{Extent, TargetId};
+use plan::{Extent, SetId, TargetId};
 use serde::{Deserialize, Serialize};
 use sound::Sound;
 use std::ops::Range;
@@ -56,10 +58,10 @@ macro_rules! port {
             17 extents(ino: u64, range: Range<u64>) -> Vec<Extent>;
             18 change_content(ino: u64, edit: ContentEdit as &ContentEdit) -> (Attributes, Vec<DeadStripe>, Seq);
             19 change_contents(edits: Vec<(u64, ContentEdit)> as &[(u64, ContentEdit)]) -> (Vec<DeadStripe>, Seq);
-            20 share(stripes: Vec<(u64, u32)> as &[(u64, u32)], ino: u64) -> Seq;
-            21 set(set: u64) -> SetRecord;
-            22 seal_set(set: u64, length: u32) -> Seq;
-            23 queue_repair(set: u64, positions: Vec<u16> as &[u16]) -> Seq;
+            20 share(stripes: Vec<(SetId, u32)> as &[(SetId, u32)], ino: u64) -> Seq;
+            21 set(set: SetId) -> SetRecord;
+            22 seal_set(set: SetId, length: u32) -> Seq;
+            23 queue_repair(set: SetId, positions: Vec<u16> as &[u16]) -> Seq;
             24 totals() -> Totals;
             25 sync(seq: Seq) -> ();
             26 new_inos(count: u32) -> u64;
@@ -80,32 +82,6 @@ port! { operations
     Port, answer, PORT_NAMES
 }
 port! { inherent Meta, Port }
-
-/// The server's answer when a session begins.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Welcome {
-    /// The session's number.
-    pub session: u64,
-    /// Proves that the session is this client's. No other client learns it.
-    pub secret: [u8; 16],
-    /// The server did not know the session before.
-    pub fresh: bool,
-    /// The session that the client wanted to reclaim had ended. This is a new one; the server
-    /// accepts nothing that belongs to the old session.
-    pub lapsed: bool,
-    /// The volume's label, as JSON.
-    pub label: String,
-    /// The first number that the session gives to its stripes.
-    pub first_stripe: u64,
-    /// Changes when unsynced data may be lost with the earlier server; for clients of version 1,
-    /// which do not compare openings.
-    pub start: u64,
-    /// How long the session lives without a heartbeat, in milliseconds.
-    pub lease_ms: u32,
-    /// The chunk sets that the session may still write to. The server has released the session's
-    /// other sets, except for what transactions name of them.
-    pub kept: Vec<u64>,
-}
 
 /// The server's answer to a heartbeat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -160,21 +136,6 @@ pub fn waits_for_clients(operation: u16) -> bool {
     matches!(operation, ATTRIBUTES | LOOKUP | LIST | LOOKUPS | BEGIN | ENTER | 69 | 72 | 74)
 }
 
-/// A lock on a byte range of a file, as in `fcntl`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileLock {
-    /// The client's kernel's id of the lock's owner.
-    pub owner: u64,
-    /// The first byte.
-    pub first: u64,
-    /// The last byte (inclusive).
-    pub last: u64,
-    /// Whether the lock excludes every other lock on any part of the range.
-    pub exclusive: bool,
-    /// The process id on the client.
-    pub process: u32,
-}
-
 operations! {
     /// What the metadata server does for a client's session, in addition to [`Port`].
     ///
@@ -212,11 +173,13 @@ operations! {
     /// - `reserve_append` reserves a range behind the end of a file for an append. `reclaim_append`
     ///   reports to a restarted server the end of the ranges that a client has reserved.
     Session, answer_session, SESSION_NAMES;
-    64 begin(session: Option<u64>, name: String, sets: Vec<u64>) -> Welcome;
+    64 begin(session: Option<u64>, name: String, sets: Vec<SetId>) -> Welcome;
     65 heartbeat() -> Heartbeat;
     66 end() -> ();
-    67 new_sets(count: u32, avoid: Vec<TargetId> as &[TargetId], known: Vec<u64> as &[u64]) -> Vec<(u64, SetRecord)>;
-    68 release_sets(sets: Vec<u64> as &[u64]) -> ();
+    67 new_sets(
+        count: u32, avoid: Vec<TargetId> as &[TargetId], known: Vec<SetId> as &[SetId]
+    ) -> Vec<(SetId, SetRecord)>;
+    68 release_sets(sets: Vec<SetId> as &[SetId]) -> ();
     69 open(ino: u64, writes: u64) -> Attributes;
     70 close(ino: u64, wrote: u64) -> ();
     71 clean(files: Vec<(u64, u64)> as &[(u64, u64)]) -> ();

@@ -1,7 +1,8 @@
 //! What a client and a server of an opening tell each other when a session begins or is reclaimed.
 
-use super::{FileLock, Welcome};
+use super::file_lock::FileLock;
 use meta::Seq;
+use plan::SetId;
 use serde::{Deserialize, Serialize};
 
 /// The version of the messages of a session that this crate speaks. A server also speaks the one
@@ -26,11 +27,37 @@ pub struct Entry {
     /// The client's name.
     pub name: String,
     /// The chunk sets that it writes to.
-    pub sets: Vec<u64>,
+    pub sets: Vec<SetId>,
     /// The opening that the client knows; the default if it knows none.
     pub opening: Opening,
     /// The client has an exclusive lease from that opening.
     pub alone: bool,
+}
+
+/// The server's answer when a session begins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// The session's number.
+    pub session: u64,
+    /// Proves that the session is this client's. No other client learns it.
+    pub secret: [u8; 16],
+    /// The server did not know the session before.
+    pub fresh: bool,
+    /// The session that the client wanted to reclaim had ended. This is a new one; the server
+    /// accepts nothing that belongs to the old session.
+    pub lapsed: bool,
+    /// The volume's label, as JSON.
+    pub label: String,
+    /// The first number that the session gives to its stripes.
+    pub first_stripe: u64,
+    /// Changes when unsynced data may be lost with the earlier server; for clients of version 1,
+    /// which do not compare openings.
+    pub start: u64,
+    /// How long the session lives without a heartbeat, in milliseconds.
+    pub lease_ms: u32,
+    /// The chunk sets that the session may still write to. The server has released the session's
+    /// other sets, except for what transactions name of them.
+    pub kept: Vec<SetId>,
 }
 
 /// The server's answer to an [`Entry`].

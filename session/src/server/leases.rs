@@ -10,6 +10,7 @@ use crate::ranks::{
     FileLocks, SessionEnds, SessionKey, SessionNotes, SessionOpenings, SessionTable, SessionsBefore, SetsBefore,
 };
 use meta::{Error, Meta, Result, Seq};
+use plan::SetId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Condvar;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,7 +45,7 @@ pub struct Leases {
     /// What other sessions had was given up before.
     pub(super) before: Ranked<BTreeSet<u64>, SessionsBefore>,
     /// The sets that those sessions had.
-    pub(super) owned: Ranked<BTreeMap<u64, BTreeSet<u64>>, SetsBefore>,
+    pub(super) owned: Ranked<BTreeMap<u64, BTreeSet<SetId>>, SetsBefore>,
     /// The key that signs session numbers.
     pub(super) key: Ranked<[u8; 32], SessionKey>,
     /// A transaction that names stripes of a session's sets holds it for reading, the end of a
@@ -85,7 +86,7 @@ impl Leases {
         let known: BTreeSet<u64> = meta.setting(SESSIONS)?.unwrap_or_default();
         let ended = !serves && !known.is_empty();
         let before = if serves { known } else { BTreeSet::new() };
-        let mut owned: BTreeMap<u64, BTreeSet<u64>> = meta.setting(SETS)?.unwrap_or_default();
+        let mut owned: BTreeMap<u64, BTreeSet<SetId>> = meta.setting(SETS)?.unwrap_or_default();
         let mut openings: Openings = meta.setting(OPENINGS)?.unwrap_or_default();
         let id = new_id().map_err(|why| Error::Invalid(why.to_string().into()))?;
         let closed = meta.setting(CLOSED)?.unwrap_or(0);
@@ -145,7 +146,7 @@ impl Leases {
     }
 
     /// Whether a client may still write to a set or name it in a transaction.
-    pub fn is_held(&self, set: u64) -> bool {
+    pub fn is_held(&self, set: SetId) -> bool {
         self.is_in_grace() || self.table().is_held(set)
     }
 

@@ -3,7 +3,8 @@
 //! superseded: it must not get into the volume later, over what others wrote since.
 
 use super::leases::SUPERSEDED;
-use super::{RECALL_TIMEOUT, Sessions, Volume};
+use super::sessions::{RECALL_TIMEOUT, Sessions};
+use super::volume::Volume;
 use crate::server::table::files::Whose;
 use crate::server::table::{OpenQuestion, Table};
 use meta::Result;

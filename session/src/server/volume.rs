@@ -2,7 +2,7 @@
 
 use super::Leases;
 use meta::{DeadStripe, Meta, Result, SetRecord};
-use plan::TargetId;
+use plan::{SetId, TargetId};
 use std::sync::Arc;
 
 /// What a stripe in a new chunk set can have.
@@ -24,7 +24,7 @@ pub trait Volume: Send + Sync + 'static {
     type Error;
 
     /// The chunk set of probes, to which every client may write.
-    const PROBE_SET: u64;
+    const PROBE_SET: SetId;
 
     /// What sessions hold.
     fn leases(&self) -> &Leases;
@@ -55,20 +55,21 @@ pub trait Volume: Send + Sync + 'static {
     ///
     /// # Errors
     /// When the code is not known.
-    fn data_blocks(&self, set: u64, record: &SetRecord) -> Result<usize>;
+    fn data_blocks(&self, set: SetId, record: &SetRecord) -> Result<usize>;
 
-    /// Places a chunk set, not on the targets to `avoid`. Calls `held` with its number before
-    /// anything else can see it.
+    /// Places a chunk set, not on the targets to `avoid`, and on those in `used`, where the writer
+    /// has chunks of other open sets, after others. Calls `held` with its number before anything
+    /// else can see it.
     ///
     /// # Errors
     /// When too few targets can take data, or the metadata cannot be written.
-    fn place_set(&self, avoid: &[TargetId], held: &dyn Fn(u64)) -> Result<(u64, SetRecord)>;
+    fn place_set(&self, avoid: &[TargetId], used: &[TargetId], held: &dyn Fn(SetId)) -> Result<(SetId, SetRecord)>;
 
     /// Gives up a chunk set whose writer is gone: frees what no transaction names of it.
     ///
     /// # Errors
     /// When the metadata cannot be read or written.
-    fn abandon_set(&self, set: u64) -> Result<()>;
+    fn abandon_set(&self, set: SetId) -> Result<()>;
 
     /// Changes the content of files, these alone: the volume itself moves stripes, too.
     fn changing<T>(&self, inos: &[u64], change: impl FnOnce() -> T) -> T;

@@ -2,13 +2,13 @@
 
 use super::figures::Figures;
 use super::server::Server;
+use super::stored::add;
 use crate::broken::Broken;
 use crate::index::Kept;
 use crate::network::{Host, Network};
 use crate::store::Store;
 use crate::view::View;
 use meta::journal::{Access, JournalLimits, MirrorTarget, Options};
-use meta::kv::KvError;
 use plan::TargetId;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -26,9 +26,6 @@ const SIZES: [(usize, usize); 4] = [(3, 1), (4, 1), (5, 2), (6, 2)];
 const LEASES: [u64; 3] = [240, 480, 960];
 /// How far clocks run wrong at most, in millionths. Crystals are wrong by 100.
 pub const DRIFT: i64 = 2000;
-/// The key of the number of all requests that were carried out.
-pub const SUM: &[u8] = b"sum";
-
 /// What clients were told, by request: its position in the history.
 #[derive(Debug, Default)]
 pub struct Told {
@@ -178,14 +175,4 @@ impl Lab {
             world::fail(&format!("an old read: it found {found} requests, and {before} had been told before"));
         }
     }
-}
-
-/// Adds little-endian numbers.
-fn add(_key: &[u8], old: Option<&[u8]>, operand: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
-    Ok(Some((old.map_or(0, number) + number(operand)).to_le_bytes().to_vec()))
-}
-
-/// A stored number.
-pub fn number(bytes: &[u8]) -> u64 {
-    u64::from_le_bytes(bytes.try_into().expect("it has eight bytes"))
 }

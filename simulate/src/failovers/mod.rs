@@ -10,5 +10,7 @@ mod lab;
 mod runs;
 mod scenario;
 mod server;
+mod serving;
+mod stored;
 
 pub use runs::{one, until};

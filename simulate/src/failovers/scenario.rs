@@ -4,6 +4,7 @@ use super::client;
 use super::figures::Figures;
 use super::lab::{CLIENTS, Lab, SERVERS};
 use super::server::{Ask, Server, check, pause};
+use super::serving::start;
 use crate::broken::Broken;
 use crate::network::Host;
 use meta::journal::{Access, Journaled, Options};
@@ -113,7 +114,7 @@ pub fn run(broken: Broken) -> Figures {
     let first = Journaled::create(lab.options(0)).unwrap_or_else(|why| world::fail(&format!("a new volume: {why}")));
     first.close().unwrap_or_else(|why| world::fail(&format!("a new volume: {why}")));
     drop(first);
-    let processes = (0..SERVERS).map(|machine| Server::start(&lab, machine)).collect();
+    let processes = (0..SERVERS).map(|machine| start(&lab, machine)).collect();
     let clients: Vec<JoinHandle<()>> = (0..CLIENTS)
         .map(|number| {
             let lab = lab.clone();
@@ -286,7 +287,7 @@ impl Run {
     }
 
     fn start(&mut self, machine: usize) {
-        self.processes[machine] = Server::start(&self.lab, machine);
+        self.processes[machine] = start(&self.lab, machine);
     }
 
     /// A holder that was away gets requests at the moment in which it goes on. Each returns the

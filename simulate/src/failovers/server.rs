@@ -1,19 +1,16 @@
-//! A metadata server: it tries to have the volume, and carries out requests while it has.
+//! A metadata server that has the volume, and carries out requests.
 
-use super::lab::{DRIFT, Lab, SUM, number};
+use super::stored::{SUM, number};
 use crate::broken::Broken;
 use meta::journal::{Journaled, Standing};
 use meta::kv::{Batch, Kv, KvError};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 use std::thread::sleep;
 use std::time::Duration;
 use volume::lock;
 use world::{Dice, Process};
-
-/// How often a holder looks whether it still is one.
-const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A server that has the volume, or believes so.
 pub struct Server {
@@ -38,25 +35,10 @@ pub enum Ask {
 }
 
 impl Server {
-    /// Starts a process on a machine. It tries to have the volume until it dies.
-    pub fn start(lab: &Arc<Lab>, machine: usize) -> Process {
-        let process = Process::new(&format!("server{machine}"));
-        let (drift, wall) = world::roll(|dice| (dice.below(2 * DRIFT as u64), dice.below(7200)));
-        process.set_drift(drift as i64 - DRIFT);
-        process.set_wall_clock((wall as i64 - 3600) * 1_000_000_000);
-        let lab = lab.clone();
-        process.spawn(move || {
-            loop {
-                match Journaled::open(lab.options(machine)) {
-                    Ok(kv) => hold(&lab, machine, process, kv),
-                    Err(why) => world::note(format_args!("cannot open the volume: {why}")),
-                }
-                // Who is refused waits for a random moment.
-                let most = lab.lease.as_millis() as u64 / 2;
-                sleep(Duration::from_millis(world::roll(|dice| dice.within(10..most))));
-            }
-        });
-        process
+    /// A server on a machine, in a process, that has opened the volume.
+    pub fn new(machine: usize, process: Process, kv: Journaled, broken: Broken) -> Self {
+        let (epoch, order) = (kv.epoch().number, Mutex::default());
+        Self { machine, process, epoch, kv, order, leaves: AtomicBool::new(false), broken }
     }
 
     /// Carries out what a client asks. Returns the position of a request in the history, or the
@@ -90,38 +72,14 @@ impl Server {
     }
 
     /// Whether it knows that it has ended.
-    fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.kv.standing() == Standing::Fenced
     }
-}
 
-/// Has the volume until another server has it, or it is to be given away.
-fn hold(lab: &Arc<Lab>, machine: usize, process: Process, kv: Journaled) {
-    let told = world::atomically(|| lock(&lab.told).all().clone());
-    if let Err(why) = check(&kv, &told) {
-        return world::note(format_args!("it is over already: {why}"));
+    /// Closes the volume.
+    pub fn close(&self) -> Result<(), KvError> {
+        self.kv.close()
     }
-    let (epoch, order) = (kv.epoch().number, Mutex::default());
-    let server = Server { machine, process, epoch, kv, order, leaves: AtomicBool::new(false), broken: lab.broken };
-    let server = Arc::new(server);
-    world::live();
-    world::note(format_args!("has the volume, epoch {epoch}"));
-    lab.count("openings", 1);
-    world::atomically(|| *lock(&lab.machines[machine].serving) = Some(server.clone()));
-    while !server.is_over() {
-        if server.leaves.load(Ordering::SeqCst) {
-            world::atomically(|| *lock(&lab.machines[machine].serving) = None);
-            let closed = server.kv.close();
-            world::note(format_args!("gives the volume away: {closed:?}"));
-            // The others come first.
-            sleep(lab.lease);
-            break;
-        }
-        sleep(LOOK_INTERVAL);
-    }
-    world::live();
-    world::note(format_args!("has the volume no more, epoch {epoch}"));
-    world::atomically(|| *lock(&lab.machines[machine].serving) = None);
 }
 
 /// Compares what an opening has found with what clients were told before.

@@ -7,6 +7,7 @@
 use super::bytes::{Reader, Writer};
 use super::{FORMAT_VERSION, FormatError, MAX_BLOCK_BYTES, Timestamp};
 use gf::checksum::{Crc64, crc64};
+use plan::SetId;
 
 /// The length of the file header in bytes.
 pub const CHUNK_HEADER_BYTES: usize = 4096;
@@ -36,7 +37,7 @@ pub struct ChunkHeader {
     /// The volume.
     pub volume: VolumeId,
     /// The chunk set.
-    pub set: u64,
+    pub set: SetId,
     /// The position of its blocks in the stripes.
     pub position: u16,
     /// Data and parity blocks of a stripe.
@@ -64,7 +65,7 @@ impl ChunkHeader {
         to.u64(0);
         to.u64(0);
         to.bytes(&self.volume.0);
-        to.u64(self.set);
+        to.u64(self.set.0);
         to.u16(self.position);
         to.u16(self.shape.0);
         to.u16(self.shape.1);
@@ -104,7 +105,7 @@ impl ChunkHeader {
             0 => {}
             unknown => return Err(FormatError::Features(unknown)),
         }
-        let (volume, set) = (VolumeId(from.array()), from.u64());
+        let (volume, set) = (VolumeId(from.array()), SetId(from.u64()));
         let (position, k, m) = (from.u16(), from.u16(), from.u16());
         let code = from.text(CODE_BYTES).filter(|code| !code.is_empty() && code.iter().all(u8::is_ascii_graphic));
         let code = code.ok_or(FormatError::Field("the code is not 1 to 100 characters of text"))?;
@@ -133,7 +134,7 @@ pub struct StripeHeader {
     /// The volume.
     pub volume: VolumeId,
     /// The chunk set.
-    pub set: u64,
+    pub set: SetId,
     /// The position of the block.
     pub position: u16,
     /// The offset of the record in the chunk.
@@ -179,7 +180,7 @@ impl StripeHeader {
         let mut to = Writer::new(&mut bytes);
         to.bytes(&RECORD_MAGIC);
         to.bytes(&self.volume.0);
-        to.u64(self.set);
+        to.u64(self.set.0);
         to.u64(self.sequence);
         to.u32(self.record);
         to.u32(self.data_bytes);
@@ -213,7 +214,7 @@ impl StripeHeader {
             return Err(FormatError::Magic);
         }
         let volume = VolumeId(from.array());
-        let (set, sequence, record) = (from.u64(), from.u64(), from.u32());
+        let (set, sequence, record) = (SetId(from.u64()), from.u64(), from.u32());
         let [data_bytes, manifest_bytes, block_bytes, granules] = [from.u32(), from.u32(), from.u32(), from.u32()];
         let (position, _reserved) = (from.u16(), from.u16());
         let (granule_bytes, _more, stored) = (from.u32(), from.u32(), from.u64());
@@ -245,7 +246,7 @@ mod tests {
     fn header() -> StripeHeader {
         StripeHeader {
             volume: VolumeId([7; 16]),
-            set: 3,
+            set: SetId(3),
             position: 2,
             record: 4096,
             sequence: 9,
@@ -259,7 +260,7 @@ mod tests {
     fn chunk() -> ChunkHeader {
         ChunkHeader {
             volume: VolumeId([7; 16]),
-            set: 3,
+            set: SetId(3),
             position: 2,
             shape: (4, 2),
             code: "rs:4+2".into(),

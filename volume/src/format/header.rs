@@ -1,79 +1,18 @@
 //! The header at the beginning of every chunk file. It identifies the file without any other file.
 
 use super::bytes::{Reader, Writer};
-use super::{FORMAT_VERSION, FormatError, Layout};
+use super::layout::{HEADER_BYTES, Layout};
+use super::object_id::ObjectId;
+use super::timestamp::Timestamp;
+use super::{FORMAT_VERSION, FormatError};
 use gf::checksum::crc64;
-use std::fmt;
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use plan::SetId;
 
-/// The length of a chunk file's header in bytes.
-pub const HEADER_BYTES: usize = 4096;
 const MAGIC: [u8; 8] = *b"\x89WEFT\r\n\x1a";
 const CHECKSUM_AT: usize = HEADER_BYTES - 8;
 const CODE_BYTES: usize = 100;
 /// The longest name of an object in bytes: the maximum of a directory entry.
 pub(crate) const MAX_NAME_BYTES: usize = 255;
-
-/// The random identity of an object. All its chunks carry it, and no other object has it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ObjectId(pub [u8; 16]);
-
-impl fmt::Display for ObjectId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for ObjectId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-/// A point in time: seconds since 1970, and nanoseconds within that second.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Timestamp {
-    /// Seconds since 1970-01-01 UTC; negative before.
-    pub seconds: i64,
-    /// Below 1,000,000,000.
-    pub nanoseconds: u32,
-}
-
-impl Timestamp {
-    /// When the file was last modified.
-    pub fn modified(of: &Metadata) -> Self {
-        Self { seconds: of.mtime(), nanoseconds: of.mtime_nsec() as u32 }
-    }
-
-    /// When the file was last read.
-    pub fn accessed(of: &Metadata) -> Self {
-        Self { seconds: of.atime(), nanoseconds: of.atime_nsec() as u32 }
-    }
-
-    /// The current time.
-    pub fn now() -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { seconds: since.as_secs() as i64, nanoseconds: since.subsec_nanos() }
-    }
-
-    /// One nanosecond later.
-    #[must_use]
-    pub fn next(self) -> Self {
-        match self.nanoseconds {
-            999_999_999 => Self { seconds: self.seconds.saturating_add(1), nanoseconds: 0 },
-            nanoseconds => Self { nanoseconds: nanoseconds + 1, ..self },
-        }
-    }
-
-    /// The time as the standard library's type, if that can represent it.
-    pub fn system_time(self) -> Option<SystemTime> {
-        let whole = Duration::from_secs(self.seconds.unsigned_abs());
-        let second = if self.seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
-        second?.checked_add(Duration::from_nanos(self.nanoseconds.into()))
-    }
-}
 
 /// The content of a chunk file's header.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +22,7 @@ pub struct Header {
     /// The object that the chunk belongs to.
     pub object: ObjectId,
     /// The chunk set within a volume; 0 for an object that was encoded on its own.
-    pub chunk_set: u64,
+    pub chunk_set: SetId,
     /// The position of the chunk's blocks in every stripe.
     pub position: usize,
     /// The code's canonical spec, at most 100 bytes.
@@ -117,7 +56,7 @@ impl Header {
         to.u64(self.compatible);
         to.u64(0);
         to.bytes(&self.object.0);
-        to.u64(self.chunk_set);
+        to.u64(self.chunk_set.0);
         to.u16(self.position as u16);
         to.u16(layout.k() as u16);
         to.u16(layout.m() as u16);
@@ -166,7 +105,7 @@ impl Header {
             unknown => return Err(FormatError::Features(unknown)),
         }
         let object = ObjectId(from.array());
-        let chunk_set = from.u64();
+        let chunk_set = SetId(from.u64());
         let [position, k, m] = [from.u16(), from.u16(), from.u16()].map(usize::from);
         let code = from.text(CODE_BYTES).filter(|code| !code.is_empty() && code.iter().all(u8::is_ascii_graphic));
         let code = code.ok_or(FormatError::Field("the code is not 1 to 100 characters of text"))?;
@@ -204,7 +143,7 @@ pub(super) mod tests {
         Header {
             compatible: 0,
             object: ObjectId(*b"0123456789abcdef"),
-            chunk_set: 0,
+            chunk_set: SetId(0),
             position: 5,
             code: "rs:4+2".into(),
             layout: Layout::new((4, 2), 1, 1 << 20, 1 << 16, 123_456_789).unwrap(),

@@ -4,7 +4,17 @@
 //! A `Layout` exists only if its numbers are within the format's limits, so its arithmetic cannot
 //! overflow.
 
-use super::{FormatError, HEADER_BYTES, RecordHeader};
+use super::FormatError;
+
+/// The length of a chunk file's header in bytes.
+pub const HEADER_BYTES: usize = 4096;
+/// The length of a record header without its checksums, in bytes.
+pub(super) const RECORD_FIXED_BYTES: usize = 64;
+
+/// The length of a record header with this many checksums, padded to 64 bytes.
+pub(super) fn record_header_bytes(granules: usize) -> usize {
+    RECORD_FIXED_BYTES + (granules * 8).next_multiple_of(64)
+}
 
 /// The longest block of a stripe: 1 GiB.
 pub const MAX_BLOCK_BYTES: usize = 1 << 30;
@@ -129,7 +139,7 @@ impl Layout {
 
     /// The length of the record header before a block of `block_bytes` bytes.
     pub fn record_header_bytes(&self, block_bytes: usize) -> usize {
-        RecordHeader::encoded_bytes(block_bytes.div_ceil(self.granule_bytes))
+        record_header_bytes(block_bytes.div_ceil(self.granule_bytes))
     }
 
     /// The length of the record of a full stripe, in bytes.

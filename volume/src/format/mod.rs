@@ -9,17 +9,21 @@ mod chunk;
 mod claim;
 mod header;
 mod layout;
+mod object_id;
 mod record;
+mod timestamp;
 
 pub use chunk::{CHUNK_HEADER_BYTES, ChunkHeader, GRANULE_BYTES, RECORD_ALIGNMENT, StripeHeader, VolumeId};
 pub use claim::{
     CLAIM_BYTES, CLAIM_FILE_BYTES, Claim, ClaimRecord, Epoch, Holder, MAX_CLAIM_MIRRORS, MAX_HOLDER_ADDRESS,
     MAX_HOLDER_NAME, MAX_LEASE,
 };
+pub use header::Header;
 pub(crate) use header::valid_name;
-pub use header::{HEADER_BYTES, Header, ObjectId, Timestamp};
-pub use layout::{Layout, MAX_BLOCK_BYTES, MAX_OBJECT_BYTES, MAX_STRIPE_BYTES, MIN_BLOCK_BYTES};
+pub use layout::{HEADER_BYTES, Layout, MAX_BLOCK_BYTES, MAX_OBJECT_BYTES, MAX_STRIPE_BYTES, MIN_BLOCK_BYTES};
+pub use object_id::ObjectId;
 pub use record::RecordHeader;
+pub use timestamp::Timestamp;
 
 use std::fmt;
 

@@ -3,12 +3,13 @@
 //! It repeats the object, position and stripe. So a block that was written to, or read from, the
 //! wrong place is detected even if its checksum matches.
 
+use super::FormatError;
 use super::bytes::{Reader, Writer};
-use super::{FormatError, Layout, MAX_BLOCK_BYTES, ObjectId};
+use super::layout::{Layout, MAX_BLOCK_BYTES, RECORD_FIXED_BYTES as FIXED_BYTES, record_header_bytes};
+use super::object_id::ObjectId;
 use gf::checksum::crc64;
 
 const MAGIC: [u8; 8] = *b"WEFTREC\n";
-const FIXED_BYTES: usize = 64;
 const CHECKSUM_AT: usize = 56;
 
 /// The content of a record header.
@@ -46,7 +47,7 @@ impl RecordHeader {
 
     /// The length of a record header with this many checksums, padded to 64 bytes.
     pub fn encoded_bytes(granules: usize) -> usize {
-        FIXED_BYTES + (granules * 8).next_multiple_of(64)
+        record_header_bytes(granules)
     }
 
     /// Writes the header into `bytes`, whose length must be `encoded_bytes` of its checksums.

@@ -10,6 +10,7 @@ use crate::format::{Header, Layout, MIN_BLOCK_BYTES, ObjectId, RecordHeader, Tim
 use crate::target::{Directory, FileName, Lock, Temporary, fragment_file_name, open_regular, read_at, stem};
 use crate::{Control, Error, Result};
 use ec::Code;
+use plan::SetId;
 use rustix::fs::{Advice, FlockOperation, fadvise, flock};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -95,7 +96,7 @@ pub fn encode(source: &Source, options: &EncodeOptions<'_>, control: &Control) -
     let header = Header {
         compatible: 0,
         object,
-        chunk_set: 0,
+        chunk_set: SetId(0),
         position: 0,
         code,
         layout,

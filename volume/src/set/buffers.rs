@@ -1,6 +1,6 @@
 //! The buffers of stripes, and a pool of them.
 
-use super::geometry;
+use super::layout::geometry;
 use super::pages::Pages;
 use crate::lock;
 use ec::Code;

@@ -2,77 +2,24 @@
 //!
 //! A stripe has the same offset, its record, in all its chunks. So one number locates it.
 
+mod block_state;
 mod buffers;
 mod headers;
+mod layout;
 mod master;
+mod orders;
 mod pages;
 mod reader;
 mod rebuild;
 mod verify;
 mod writer;
 
+pub use block_state::BlockState;
 pub use buffers::{BufferPool, StripeBuffer};
-pub(crate) use headers::{Headers, Key};
-pub use master::{Distributed, Master, NoMaster, Order};
+pub(crate) use headers::Headers;
+pub use layout::{SetLayout, record_range};
+pub use orders::{Distributed, Master, NoMaster, Order, RebuildOrder, RebuildReport};
 pub use reader::{ReadReport, read, read_manifest};
-pub use rebuild::{RebuildOrder, RebuildReport, rebuild};
-pub use verify::{BlockState, Scanned, StripeReport, scan, verify_stripe};
+pub use rebuild::rebuild;
+pub use verify::{Scanned, StripeReport, scan, verify_stripe};
 pub use writer::{Appended, SetWriter};
-
-use crate::format::{CHUNK_HEADER_BYTES, StripeHeader, VolumeId};
-use crate::target::TargetFile;
-use ec::Code;
-use plan::{Geometry, TargetId};
-use std::ops::Range;
-use std::sync::Arc;
-
-/// The location of the chunks of a set, and the code of its stripes.
-#[derive(Clone, Debug)]
-pub struct SetLayout {
-    /// The volume.
-    pub volume: VolumeId,
-    /// The chunk set.
-    pub set: u64,
-    /// The code of its stripes.
-    pub code: Arc<dyn Code>,
-    /// The target of each chunk, by position; None for a position without a chunk.
-    pub places: Vec<Option<TargetId>>,
-}
-
-impl SetLayout {
-    /// The geometry of its stripes.
-    pub fn geometry(&self) -> Geometry {
-        geometry(&*self.code)
-    }
-
-    /// The chunk file of a position.
-    pub fn file(&self, position: usize) -> TargetFile {
-        TargetFile::Chunk { set: self.set, position: position as u16 }
-    }
-
-    fn blocks(&self) -> usize {
-        self.code.shape().blocks()
-    }
-}
-
-/// The maximum length of a chunk, in bytes.
-const MAX_CHUNK_BYTES: u32 = 1 << 30;
-
-/// Whether a record whose block has `block` bytes can begin at `record`.
-fn can_begin(record: u32, block: usize) -> bool {
-    let (begin, longest) = (record as usize, MAX_CHUNK_BYTES as usize);
-    let fits = || block <= longest && begin + StripeHeader::record_bytes(block) <= longest;
-    begin >= CHUNK_HEADER_BYTES && begin.is_multiple_of(StripeHeader::alignment(block)) && fits()
-}
-
-/// The stripe geometry of a code.
-fn geometry(code: &dyn Code) -> Geometry {
-    let shape = code.shape();
-    Geometry { k: shape.k, m: shape.m, unit: code.unit() }
-}
-
-/// The byte range of a record in its chunk.
-pub fn record_range(record: u32, block: u32) -> Range<u64> {
-    let begin = u64::from(record);
-    begin..begin + StripeHeader::record_bytes(block as usize) as u64
-}

@@ -4,8 +4,9 @@
 //! The caller reads what is in the page cache. The threads of the targets read from devices, all at
 //! the same time and until the deadline, so a disk that hangs is an erasure like any other.
 
-use super::verify::BlockState;
-use super::{Key, SetLayout};
+use super::block_state::BlockState;
+use super::headers::Key;
+use super::layout::SetLayout;
 use crate::format::{GRANULE_BYTES, StripeHeader};
 use crate::target::{Target, TargetFile, read_to_vec};
 use crate::targets::{Batch, Targets};

@@ -2,9 +2,9 @@
 //! time.
 
 use super::buffers::{BufferPool, StripeBuffer};
-use super::master::{NoMaster, Order};
+use super::layout::{SetLayout, geometry};
+use super::orders::{NoMaster, Order};
 use super::pages::Pages;
-use super::{SetLayout, geometry};
 use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, GRANULE_BYTES, RECORD_ALIGNMENT, StripeHeader, Timestamp};
 use crate::lock;
 use crate::steps::{Cost, WriteStep};

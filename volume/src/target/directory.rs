@@ -1,36 +1,13 @@
 //! A directory that holds fragments of single files.
 
-use super::{Disk, FileName, Target, TargetFile, Temporary};
+use super::{Disk, FileName, Target, TargetFile};
 use crate::{Error, Result};
-use rustix::fs::{FlockOperation, flock};
+use plan::SetId;
 use std::ffi::{OsStr, OsString};
-use std::fs::{DirBuilder, File, Permissions};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// In the root of a new ext file system.
-pub(super) const LOST_AND_FOUND: &str = "lost+found";
-
-/// Creates a directory that only this user can access, whatever the umask. An empty directory of
-/// this user gets the same mode; any other existing one keeps its mode, because others may use it.
-///
-/// # Errors
-/// When it cannot be created or changed.
-pub fn make_private(path: &Path) -> std::io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    let found = std::fs::metadata(path)?;
-    if found.mode() & 0o077 == 0 || found.uid() != rustix::process::geteuid().as_raw() {
-        return Ok(());
-    }
-    for entry in std::fs::read_dir(path)? {
-        if entry?.file_name() != LOST_AND_FOUND {
-            return Ok(());
-        }
-    }
-    std::fs::set_permissions(path, Permissions::from_mode(0o700))
-}
 
 /// An existing directory that holds fragments of single files. Names are its business; their bytes
 /// go through a [`Target`].
@@ -96,9 +73,9 @@ impl Directory {
         &self.disk
     }
 
-    /// A number that no other file of the directory has on the target.
-    pub(super) fn number(&self) -> u64 {
-        self.numbered.fetch_add(1, Ordering::Relaxed)
+    /// A number of a chunk set that no other file of the directory has on the target.
+    pub(super) fn number(&self) -> SetId {
+        SetId(self.numbered.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Puts an open file on the target, to be read there; `path` is its path.
@@ -136,25 +113,6 @@ impl Directory {
             Ok(found) if found.is_file() || found.is_symlink() => Ok(true),
             Ok(_) => Err(Error::Invalid(format!("{} is not a regular file; move it away first", crate::Shown(&path)))),
             Err(_) => Ok(false),
-        }
-    }
-
-    /// Creates a chunk file under a temporary name, to be committed under `file_name`. Other users
-    /// may read and write it if the permission bits `mode` of the original allow it.
-    ///
-    /// # Errors
-    /// If it cannot be created.
-    pub fn create(&self, file_name: &OsStr, mode: u32) -> Result<Temporary> {
-        loop {
-            let temporary = Temporary::create(self, file_name, file_name, (mode & 0o666) | 0o600)?;
-            // The lock shows other processes that work on this name that the file is in use. Where
-            // locks do not work, no process removes files of others. A process that found the file
-            // before the lock may be about to remove it, and holds the lock until then.
-            let _ = flock(temporary.file(), FlockOperation::LockExclusive);
-            let there = std::fs::symlink_metadata(temporary.path());
-            if !there.is_err_and(|why| why.kind() == std::io::ErrorKind::NotFound) {
-                return Ok(temporary);
-            }
         }
     }
 }

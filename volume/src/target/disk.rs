@@ -6,8 +6,8 @@
 use super::claim::{ClaimRequest, ClaimState, ClaimedChange};
 use super::claim_file::{self, ClaimFile};
 use super::clock::Clock;
-use super::directory::{LOST_AND_FOUND, make_private};
-use super::temporary::rename_new;
+use super::private::{LOST_AND_FOUND, make_private};
+use super::rename::rename_new;
 use super::volume_names::{CHUNKS, JOURNAL, LABEL, SNAPSHOTS, file_of, name_of};
 use super::{Allocation, Durable, Owner, Presence, Space, Target, TargetFile, read_each, timed};
 use crate::{Error, Result, Shown, lock, unpoisoned};
@@ -532,12 +532,13 @@ impl Target for Disk {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plan::SetId;
 
     #[test]
     fn what_is_made_is_for_its_user_alone() {
         let place = std::env::temp_dir().join(format!("weft-private-{}", std::process::id()));
         let disk = Disk::format(&place).unwrap();
-        let chunk = TargetFile::Chunk { set: 7, position: 0 };
+        let chunk = TargetFile::Chunk { set: SetId(7), position: 0 };
         disk.write(chunk, 0, &[IoSlice::new(b"secret")], Durable::Later).unwrap();
         for path in [
             place.clone(),
@@ -557,7 +558,7 @@ mod tests {
     fn what_is_removed_while_it_is_open_is_noticed() {
         let place = std::env::temp_dir().join(format!("weft-disk-{}", std::process::id()));
         let disk = Disk::format(&place).unwrap();
-        let files = [0, 1, 2, 3].map(|position| TargetFile::Chunk { set: 7, position });
+        let files = [0, 1, 2, 3].map(|position| TargetFile::Chunk { set: SetId(7), position });
         for file in files {
             disk.write(file, 0, &[IoSlice::new(b"old")], Durable::Later).unwrap();
             disk.sync(file).unwrap();
@@ -577,7 +578,7 @@ mod tests {
         }
         assert_eq!(files.map(|file| disk.sync(file).is_ok()), [false, false, false, true]);
         // After a rebuild, it is complete.
-        let new = TargetFile::NewChunk { set: 7, position: 0 };
+        let new = TargetFile::NewChunk { set: SetId(7), position: 0 };
         disk.write(new, 0, &[IoSlice::new(b"made")], Durable::Later).unwrap();
         disk.sync(new).unwrap();
         disk.rename(new, files[0]).unwrap();

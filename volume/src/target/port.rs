@@ -2,6 +2,7 @@
 //! back; it can be read anywhere, synced, punched and removed.
 
 use super::claim::{ClaimRequest, ClaimState};
+use super::file::TargetFile;
 use crate::set::Master;
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -158,39 +159,6 @@ pub struct Owner<'a> {
     pub address: &'a dyn fmt::Display,
     /// Codes stripes and rebuilds blocks in that process.
     pub master: &'a dyn Master,
-}
-
-/// The name of a file on a target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum TargetFile {
-    /// The identity of the target: the volume, its code, the other targets.
-    Label,
-    /// A label that is not complete yet.
-    NewLabel,
-    /// The blocks of one position of a chunk set.
-    Chunk {
-        /// The chunk set.
-        set: u64,
-        /// The position in its stripes.
-        position: u16,
-    },
-    /// A chunk during its rebuild.
-    NewChunk {
-        /// The chunk set.
-        set: u64,
-        /// The position in its stripes.
-        position: u16,
-    },
-    /// A segment of the metadata journal, numbered by its first transaction.
-    Journal {
-        /// The first transaction.
-        first: u64,
-    },
-    /// A snapshot of the metadata.
-    Snapshot {
-        /// The last transaction in it.
-        last: u64,
-    },
 }
 
 /// Whether a file exists under its name.

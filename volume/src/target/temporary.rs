@@ -4,9 +4,7 @@
 use super::names::temporary_file_name;
 use super::{Directory, Durable, FileName, TargetFile};
 use crate::{Error, Result};
-use rustix::fd::AsFd;
-use rustix::fs::{AtFlags, RenameFlags, renameat, renameat_with, statat};
-use rustix::io::Errno;
+use rustix::fs::{FlockOperation, flock};
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::IoSlice;
@@ -122,19 +120,24 @@ impl Temporary {
     }
 }
 
-/// Renames a file to a name that must not exist; both are in `directory` or absolute.
-///
-/// # Errors
-/// `EXIST` if the name exists.
-pub(crate) fn rename_new(directory: impl AsFd, from: &Path, to: &Path) -> rustix::io::Result<()> {
-    match renameat_with(&directory, from, &directory, to, RenameFlags::NOREPLACE) {
-        // Not every file system has this operation; without it, another process may take the name
-        // in between.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => match statat(&directory, to, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(_) => Err(Errno::EXIST),
-            Err(_) => renameat(&directory, from, &directory, to),
-        },
-        done => done,
+impl Directory {
+    /// Creates a chunk file under a temporary name, to be committed under `file_name`. Other users
+    /// may read and write it if the permission bits `mode` of the original allow it.
+    ///
+    /// # Errors
+    /// If it cannot be created.
+    pub fn create(&self, file_name: &OsStr, mode: u32) -> Result<Temporary> {
+        loop {
+            let temporary = Temporary::create(self, file_name, file_name, (mode & 0o666) | 0o600)?;
+            // The lock shows other processes that work on this name that the file is in use. Where
+            // locks do not work, no process removes files of others. A process that found the file
+            // before the lock may be about to remove it, and holds the lock until then.
+            let _ = flock(temporary.file(), FlockOperation::LockExclusive);
+            let there = std::fs::symlink_metadata(temporary.path());
+            if !there.is_err_and(|why| why.kind() == std::io::ErrorKind::NotFound) {
+                return Ok(temporary);
+            }
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The names of the files of a volume in a directory.
 
 use super::TargetFile;
+use plan::SetId;
 
 pub(super) const LABEL: &str = "weft.label";
 const NEW_LABEL: &str = "weft.label.new";
@@ -13,8 +14,12 @@ pub(super) fn name_of(file: TargetFile) -> String {
     match file {
         TargetFile::Label => LABEL.into(),
         TargetFile::NewLabel => NEW_LABEL.into(),
-        TargetFile::Chunk { set, position } => format!("{CHUNKS}/{:02x}/{set:016x}.{position:03}.chunk", set as u8),
-        TargetFile::NewChunk { set, position } => format!("{CHUNKS}/{:02x}/{set:016x}.{position:03}.new", set as u8),
+        TargetFile::Chunk { set, position } => {
+            format!("{CHUNKS}/{:02x}/{:016x}.{position:03}.chunk", set.0 as u8, set.0)
+        }
+        TargetFile::NewChunk { set, position } => {
+            format!("{CHUNKS}/{:02x}/{:016x}.{position:03}.new", set.0 as u8, set.0)
+        }
         TargetFile::Journal { first } => format!("{JOURNAL}/{first:016x}.journal"),
         TargetFile::Snapshot { last } => format!("{SNAPSHOTS}/{last:016x}.snapshot"),
     }
@@ -30,7 +35,7 @@ pub(super) fn file_of(directory: &str, name: &str) -> Option<TargetFile> {
         (JOURNAL | SNAPSHOTS, _) => return None,
         (_, "chunk" | "new") => {
             let (set, position) = stem.split_once('.')?;
-            let (set, position) = (number(set)?, position.parse().ok()?);
+            let (set, position) = (SetId(number(set)?), position.parse().ok()?);
             if kind == "new" { TargetFile::NewChunk { set, position } } else { TargetFile::Chunk { set, position } }
         }
         _ => return None,

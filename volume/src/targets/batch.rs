@@ -200,6 +200,24 @@ impl<T: Send + 'static> Batch<T> {
     }
 }
 
+impl Targets {
+    /// Runs an operation on several targets at the same time. The key identifies each run. A run
+    /// that takes longer than the deadline has failed. Failures are recorded for their targets.
+    pub fn each<T: Send + 'static>(
+        &self,
+        places: impl IntoIterator<Item = (usize, TargetId)>,
+        operation: impl Fn(usize, &dyn Target) -> io::Result<T> + Send + Sync + 'static,
+    ) -> Vec<(usize, TargetId, io::Result<T>)> {
+        let operation = Arc::new(operation);
+        let mut batch = Batch::new();
+        for (key, id) in places {
+            let operation = operation.clone();
+            batch.run(self, key, id, move |target| operation(key, target));
+        }
+        batch.wait(self)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -24,7 +24,6 @@ use crate::{lock, unpoisoned};
 use latency::StragglerTimeout;
 use plan::TargetId;
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::{Arc, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
@@ -131,22 +130,6 @@ impl Targets {
     /// A target.
     pub fn get(&self, id: TargetId) -> Option<Arc<dyn Target>> {
         self.entries().get(&id).map(|entry| entry.target.clone())
-    }
-
-    /// Runs an operation on several targets at the same time. The key identifies each run. A run
-    /// that takes longer than the deadline has failed. Failures are recorded for their targets.
-    pub fn each<T: Send + 'static>(
-        &self,
-        places: impl IntoIterator<Item = (usize, TargetId)>,
-        operation: impl Fn(usize, &dyn Target) -> io::Result<T> + Send + Sync + 'static,
-    ) -> Vec<(usize, TargetId, io::Result<T>)> {
-        let operation = Arc::new(operation);
-        let mut batch = Batch::new();
-        for (key, id) in places {
-            let operation = operation.clone();
-            batch.run(self, key, id, move |target| operation(key, target));
-        }
-        batch.wait(self)
     }
 }
 

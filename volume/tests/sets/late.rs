@@ -1,7 +1,7 @@
 //! Targets that are slow or hang: no caller waits for them longer than necessary.
 
 use crate::Lab;
-use plan::{Span, TargetId};
+use plan::{SetId, Span, TargetId};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ fn a_slow_disk_is_read_around() {
     let (written, _) = lab.append(80_000, 1).unwrap();
     let read_all = || {
         let mut bytes = vec![0; written.data.len()];
-        let span = Span { set: 3, record: written.record, block: written.block, start: 0 };
+        let span = Span { set: SetId(3), record: written.record, block: written.block, start: 0 };
         let begun = Instant::now();
         let report = read(&lab.targets, lab.layout(), span, &mut bytes).unwrap();
         assert!(bytes == written.data);
@@ -64,7 +64,7 @@ fn slow_disks_are_waited_for_when_there_are_no_others() {
         disk.set(Faults { delay: Duration::from_secs(1), ..Faults::default() });
     }
     let mut bytes = vec![0; written.data.len()];
-    let span = Span { set: 3, record: written.record, block: written.block, start: 0 };
+    let span = Span { set: SetId(3), record: written.record, block: written.block, start: 0 };
     read(&lab.targets, lab.layout(), span, &mut bytes).unwrap();
     assert!(bytes == written.data);
 }

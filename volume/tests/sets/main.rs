@@ -6,7 +6,7 @@ mod reading;
 mod rebuilding;
 mod writing;
 
-use plan::{Span, TargetId};
+use plan::{SetId, Span, TargetId};
 use proptest::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +48,7 @@ struct Written {
     manifest: Vec<u8>,
 }
 
-fn layout(code: &str, set: u64) -> SetLayout {
+fn layout(code: &str, set: SetId) -> SetLayout {
     let code = ec::parse(code).unwrap();
     let places = (0..code.shape().blocks()).map(|number| Some(TargetId(number as u16))).collect();
     SetLayout { volume: VolumeId([9; 16]), set, code, places }
@@ -60,7 +60,7 @@ impl Lab {
     }
 
     fn on(code: &str, deadline: Duration, target: impl Fn() -> Arc<dyn Target>) -> Self {
-        let layout = layout(code, 3);
+        let layout = layout(code, SetId(3));
         let targets = Arc::new(Targets::with_deadline(deadline));
         let disks: Vec<Arc<Faulty>> = layout.places.iter().map(|_| Arc::new(Faulty::new(target()))).collect();
         for (number, disk) in disks.iter().enumerate() {
@@ -130,7 +130,7 @@ impl Lab {
 
     fn read(&self, stripe: &Written, from: usize, until: usize) -> Result<Vec<u8>, Error> {
         let mut out = vec![0xaa; until - from];
-        let span = Span { set: 3, record: stripe.record, block: stripe.block, start: from as u32 };
+        let span = Span { set: SetId(3), record: stripe.record, block: stripe.block, start: from as u32 };
         read(&self.targets, self.layout(), span, &mut out).map(|_| out)
     }
 

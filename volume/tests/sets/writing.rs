@@ -1,7 +1,7 @@
 //! Chunk sets are written, without targets that fail, and synced.
 
 use crate::{CHUNK, Lab, STRIPE};
-use plan::TargetId;
+use plan::{SetId, TargetId};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use volume::format::{ChunkHeader, StripeHeader};
@@ -19,7 +19,7 @@ fn chunks_say_what_they_are() {
         let header = ChunkHeader::decode(&bytes).unwrap();
         assert_eq!(
             (header.set, header.position, header.shape, &header.code[..]),
-            (3, position as u16, (4, 2), "rs:4+2")
+            (SetId(3), position as u16, (4, 2), "rs:4+2")
         );
         let record = StripeHeader::decode(&bytes[4096..]).unwrap();
         assert_eq!(

@@ -1,21 +1,17 @@
 //! A channel holds one connection to the server. Callers that find no connection all wait for the
 //! same attempt to open one.
 
-use super::ClientOptions;
 use super::connection::Connection;
 use super::direct::Direct;
 use super::directs::Directs;
+use super::introduction::{Introduced, introduce};
+use super::options::ClientOptions;
 use crate::error::Error;
-use crate::frame::FrameLimits;
-use crate::handshake::{client_tls, conclude, read_hello};
-use crate::hello::{Agreed, Hello};
-use crate::incoming::{Heard, Incoming};
 use crate::lock;
-use crate::stream::{Address, Halves, WriteHalf};
+use crate::stream::Address;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
 use tokio::runtime::Handle;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -33,16 +29,6 @@ pub(super) struct Channel {
     attempts: Mutex<Attempts>,
     /// Held while a connection is being opened.
     making: Arc<AsyncMutex<()>>,
-}
-
-/// A stream on which both sides have exchanged their first messages.
-pub(super) struct Introduced {
-    pub incoming: Incoming,
-    pub write: WriteHalf,
-    pub heard: Arc<Heard>,
-    pub agreed: Agreed,
-    /// The longest messages that the server accepts.
-    pub limits: FrameLimits,
 }
 
 #[derive(Default)]
@@ -124,57 +110,28 @@ impl Channel {
     async fn make(self: &Arc<Self>) -> Result<Arc<Connection>, Error> {
         let connecting = self.options.connect.connect(&self.address);
         let halves = connecting.await.map_err(|error| Error::from_io(&error, false))?;
-        let Introduced { incoming, write, heard, agreed, limits } = self.introduce(halves).await?;
+        let Introduced { incoming, write, heard, agreed, limits } =
+            introduce(halves, &self.options, &self.address, self.client).await?;
         let blocking = self.options.connect.blocking(&self.address);
-        let directs = Directs::new(Arc::downgrade(self), if blocking.is_some() { self.options.direct } else { 0 });
+        let channel = Arc::downgrade(self);
+        let open = move || channel.upgrade().map(|channel| channel.make_direct());
+        let directs = Directs::new(Box::new(open), if blocking.is_some() { self.options.direct } else { 0 });
         let connection = Arc::new(Connection::new(write, agreed, limits, heard, directs));
         tokio::spawn(connection.clone().drive(incoming, self.options.clone()));
         Ok(connection)
     }
 
     /// Opens a direct connection, which one thread at a time uses.
-    pub fn make_direct(&self) -> Result<Direct, Error> {
+    fn make_direct(&self) -> Result<Direct, Error> {
         let timeout = self.options.connect_timeout;
         let until = Instant::now() + timeout;
         let connect = self.options.connect.blocking(&self.address);
         let connect = connect.ok_or_else(|| Error::Refused("this network has no streams that block".into()))?;
         let stream = connect(&self.address, timeout).map_err(|error| Error::from_io(&error, false))?;
-        let introduced = stream.finish(until, timeout, self.introduce(stream.halves()), || None);
+        let introducing = introduce(stream.halves(), &self.options, &self.address, self.client);
+        let introduced = stream.finish(until, timeout, introducing, || None);
         let introduced = introduced.unwrap_or_else(|| Err(Error::lost("no connection in time", false)))?;
         Ok(Direct::new(stream, introduced, self.options.clone()))
-    }
-
-    /// Adds TLS to a stream if the options have it, and exchanges the first messages.
-    async fn introduce(&self, mut halves: Halves) -> Result<Introduced, Error> {
-        if let Some(tls) = &self.options.tls {
-            halves = client_tls(halves, tls, self.address.host()).await?;
-        }
-        let ours = Hello {
-            versions: (*self.options.versions.start(), *self.options.versions.end()),
-            features: self.options.features,
-            role: self.options.role,
-            refused: false,
-            limits: self.options.limits,
-            client: self.client,
-            text: self.options.credentials.to_vec(),
-        };
-        // A server that refuses may already have closed the connection; its message must still be
-        // read.
-        let sent = async {
-            halves.write.write_all(&ours.encode()).await?;
-            halves.write.flush().await
-        }
-        .await;
-        let heard = Arc::new(Heard::new());
-        let mut incoming = Incoming::new(halves.read, heard.clone());
-        let theirs = match (read_hello(&mut incoming).await, sent) {
-            (Ok(theirs), _) => theirs,
-            (Err(refused @ Error::Refused(_)), _) => return Err(refused),
-            (Err(_), Err(error)) => return Err(Error::from_io(&error, false)),
-            (Err(error), Ok(())) => return Err(error),
-        };
-        let (agreed, limits) = conclude(&ours, &theirs)?;
-        Ok(Introduced { incoming, write: halves.write, heard, agreed, limits })
     }
 
     /// Adds the server's address to an error. No request was sent yet, whatever the error says.

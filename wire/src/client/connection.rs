@@ -2,8 +2,8 @@
 //! answers.
 
 use super::directs::Directs;
-use super::items::Arrival;
-use super::{ClientOptions, OnPush, Push, Response};
+use super::messages::{Push, Response};
+use super::options::{ClientOptions, OnPush};
 use crate::error::Error;
 use crate::frame::{FrameKind, FrameLimits, Header};
 use crate::hello::Agreed;
@@ -36,6 +36,13 @@ struct Exchanges {
     failed: Option<Error>,
     /// The server sent Goodbye.
     retired: bool,
+}
+
+/// What arrives of a stream.
+pub(super) enum Arrival {
+    Item(Response),
+    End(Response),
+    Failed(Error),
 }
 
 /// The receiver of an answer.

@@ -3,9 +3,9 @@
 //! a shared connection the answer first wakes the thread that reads messages, which then wakes the
 //! caller.
 
-use super::Response;
-use super::channel::Introduced;
-use super::{ClientOptions, Push};
+use super::introduction::Introduced;
+use super::messages::{Push, Response};
+use super::options::ClientOptions;
 use crate::error::Error;
 use crate::frame::{FrameKind, FrameLimits, Header};
 use crate::incoming::{Heard, Incoming};

@@ -1,14 +1,13 @@
 //! The pool of direct connections. They are opened next to a shared connection after its first use,
 //! and close with it. No task reads from an idle one.
 
-use super::Response;
-use super::channel::Channel;
 use super::direct::Direct;
+use super::messages::Response;
 use crate::error::Error;
 use crate::frame::{FrameLimits, Header};
 use crate::lock;
 use std::io::IoSlice;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -19,9 +18,12 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after a failed attempt to open one.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
+/// Opens a direct connection; None once the channel is gone.
+pub(super) type Open = Box<dyn Fn() -> Option<Result<Direct, Error>> + Send + Sync>;
+
 /// The direct connections next to a shared one.
 pub(super) struct Directs {
-    channel: Weak<Channel>,
+    open: Open,
     most: usize,
     state: Mutex<State>,
 }
@@ -53,9 +55,9 @@ pub(super) struct Loan {
 }
 
 impl Directs {
-    /// A pool of at most `most` connections for a channel.
-    pub fn new(channel: Weak<Channel>, most: usize) -> Arc<Self> {
-        Arc::new(Self { channel, most, state: Mutex::default() })
+    /// A pool of at most `most` connections.
+    pub fn new(open: Open, most: usize) -> Arc<Self> {
+        Arc::new(Self { open, most, state: Mutex::default() })
     }
 
     /// Borrows an idle connection. If there is none, it begins to open one for the next time, if
@@ -80,7 +82,7 @@ impl Directs {
     }
 
     fn make(&self) {
-        let made = self.channel.upgrade().map(|channel| channel.make_direct());
+        let made = (self.open)();
         let mut state = lock(&self.state);
         match made {
             Some(Ok(direct)) if !state.is_over => state.idle.push((direct, Instant::now())),

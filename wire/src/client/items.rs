@@ -1,7 +1,8 @@
 //! The client's end of a stream of items.
 
-use super::connection::{Connection, Waiter};
-use super::{Client, Response};
+use super::connection::{Arrival, Connection, Waiter};
+use super::messages::Response;
+use super::shared::Shared;
 use crate::error::Error;
 use crate::frame::{FrameKind, Header};
 use std::fmt;
@@ -9,16 +10,10 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
-pub(super) enum Arrival {
-    Item(Response),
-    End(Response),
-    Failed(Error),
-}
-
 /// The items of a stream, in order. Dropping this tells the server to stop.
 pub struct Items {
     /// Keeps the connections open.
-    client: Client,
+    shared: Arc<Shared>,
     connection: Arc<Connection>,
     id: u64,
     arrivals: mpsc::Receiver<Arrival>,
@@ -32,7 +27,7 @@ pub struct Items {
 
 impl Items {
     pub(super) fn new(
-        client: Client,
+        shared: Arc<Shared>,
         connection: Arc<Connection>,
         id: u64,
         window: u32,
@@ -41,7 +36,7 @@ impl Items {
         // One more place, for the end of the stream.
         let (sender, arrivals) = mpsc::channel(window as usize + 1);
         connection.expect(id, Waiter::Stream(sender))?;
-        Ok(Self { client, connection, id, arrivals, window, taken: 0, until, end: None, over: false })
+        Ok(Self { shared, connection, id, arrivals, window, taken: 0, until, end: None, over: false })
     }
 
     /// The next item; None after the last.
@@ -96,6 +91,6 @@ impl Drop for Items {
 
 impl fmt::Debug for Items {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Items({:?})", self.client)
+        write!(f, "Items({})", self.shared.address.as_str())
     }
 }

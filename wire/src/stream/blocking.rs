@@ -2,7 +2,7 @@
 //! that the same code speaks the protocol on both. A future over it is never woken: it blocks
 //! within its poll, and returns pending after a time limit.
 
-use super::Halves;
+use super::halves::{Halves, adjust};
 use rustix::net::{RecvFlags, recv};
 use std::future::Future;
 use std::io::{self, IoSlice, Write};
@@ -35,7 +35,7 @@ impl BlockingStream {
     /// When it cannot be made to block.
     pub fn new(tcp: TcpStream) -> io::Result<Self> {
         tcp.set_nonblocking(false)?;
-        super::adjust(&tcp, tcp.peer_addr());
+        adjust(&tcp, tcp.peer_addr());
         Ok(Self(Arc::new(Stream { tcp, timeout: AtomicU64::new(0), has_read: AtomicBool::new(false) })))
     }
 

@@ -3,8 +3,9 @@
 //! the answer has the longest wait of an operation in microseconds), `check` (all that was
 //! acknowledged is read). What is wrong is the answer to the next order.
 
+use crate::lock::lock;
+use crate::torture::MAX_WAIT;
 use crate::torture::model::{bytes, versions};
-use crate::torture::{MAX_WAIT, lock};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};

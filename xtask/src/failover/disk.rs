@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Enough for the index of a run.
-const SIZE: &str = "size=64m";
+const SIZE: &str = "size=256m";
 /// What fills a disk.
 const BALLAST: &str = "ballast";
 

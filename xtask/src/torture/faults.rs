@@ -1,8 +1,8 @@
 //! Faults, at random by a seed: never are more targets without what is written than the code can
 //! lose.
 
+use super::campaign::{Record, Run};
 use super::world::{CAN_LOSE, LEASE, World};
-use super::{Record, Run};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,6 @@
 //! Processes of `weft`, and how they end.
 
+use crate::lock::lock;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
@@ -27,7 +28,7 @@ impl Process {
     }
 
     fn child(&self) -> std::sync::MutexGuard<'_, Option<Child>> {
-        super::lock(&self.child)
+        lock(&self.child)
     }
 
     fn path(&self, what: &str) -> PathBuf {

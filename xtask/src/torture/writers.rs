@@ -5,6 +5,7 @@
 //! It reads lines that say what happens to the mounts, and prints lines that say what it found.
 
 use super::model::{CELL, Model, Versions, bytes, versions};
+use crate::lock::lock;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, ErrorKind, Write};
 use std::os::unix::fs::FileExt;
@@ -119,9 +120,9 @@ pub fn run(arguments: &[&str]) -> Result<(), String> {
 /// `tick OPERATIONS NO_ROOM SECONDS WHAT`: how long the longest operation that goes on has taken;
 /// behind it the slowest of all.
 fn report(world: &World) -> String {
-    let doing = world.doing.iter().map(|doing| super::lock(doing).clone());
+    let doing = world.doing.iter().map(|doing| lock(doing).clone());
     let (what, since) = doing.min_by_key(|(_, since)| *since).expect("a writer");
-    let (slowest, name) = super::lock(&world.slowest).clone();
+    let (slowest, name) = lock(&world.slowest).clone();
     format!(
         "tick {} {} {:.1} {} {what}; slowest {name}",
         world.operations.load(SeqCst),
@@ -162,9 +163,9 @@ impl<'a> Writer<'a> {
     }
 
     fn doing(&self, what: &str) {
-        let mut doing = super::lock(&self.world.doing[self.who]);
+        let mut doing = lock(&self.world.doing[self.who]);
         let took = doing.1.elapsed();
-        let mut slowest = super::lock(&self.world.slowest);
+        let mut slowest = lock(&self.world.slowest);
         if took > slowest.0 && !["waiting", "starting"].contains(&doing.0.as_str()) {
             *slowest = (took, doing.0.clone());
         }
@@ -227,6 +228,8 @@ impl<'a> Writer<'a> {
         let slot = self.random.usize(..FILES);
         let other = self.random.usize(..self.world.mounts.len());
         let seen = self.world.epoch(other);
+        // A disk that was full when the operation began may be the reason when it ends.
+        let full = self.world.full.load(SeqCst);
         let is_there = self.files[slot].now.is_some();
         let (what, done) = match self.random.u8(..20) {
             _ if !is_there => ("create", self.replace(slot)),
@@ -242,14 +245,14 @@ impl<'a> Writer<'a> {
             Ok(()) => Ok(()),
             Err(Fault::Wrong(why)) => Err(format!("{what} of f{slot}: WRONG: {why}")),
             Err(Fault::Failed(_)) if self.world.epoch(other) != seen && what.contains("another") => Ok(()),
-            Err(Fault::Failed(why)) => self.failed(slot, what, &why),
+            Err(Fault::Failed(why)) => self.failed(slot, what, &why, full),
         }
     }
 
     /// An operation failed: that is in order when the mount lost its state, or nothing had space.
-    fn failed(&mut self, slot: usize, what: &str, why: &io::Error) -> Result<(), String> {
+    fn failed(&mut self, slot: usize, what: &str, why: &io::Error, full: bool) -> Result<(), String> {
         let begun = Instant::now();
-        if why.kind() == ErrorKind::StorageFull && self.world.full.load(SeqCst) {
+        if why.kind() == ErrorKind::StorageFull && (full || self.world.full.load(SeqCst)) {
             self.world.no_space.fetch_add(1, SeqCst);
             return self.write_anew(slot);
         }

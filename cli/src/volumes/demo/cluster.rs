@@ -2,7 +2,7 @@
 //! killed while files are copied in.
 
 use super::scene::{Load, Scene};
-use crate::demo::{speed, timed};
+use crate::demo::timing::{speed, timed};
 use crate::failure::{Failure, Outcome};
 use crate::show;
 use crate::volumes::processes::{free_port, serve};

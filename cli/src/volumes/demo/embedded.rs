@@ -2,7 +2,7 @@
 //! files in, lose two disks under it, read, replace, verify.
 
 use super::scene::{Load, Scene};
-use crate::demo::{speed, timed};
+use crate::demo::timing::{speed, timed};
 use crate::failure::{Failure, Outcome};
 use crate::show;
 use serde_json::{Value, json};

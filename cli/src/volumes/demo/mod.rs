@@ -4,4 +4,4 @@ pub mod cluster;
 pub mod embedded;
 mod scene;
 
-pub use scene::Load;
+pub use scene::{Load, same};

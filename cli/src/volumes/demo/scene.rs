@@ -2,6 +2,8 @@
 //! commands as a user would.
 
 use crate::failure::{Failure, Outcome};
+use std::fs::File;
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use volume::Shown;
@@ -134,7 +136,7 @@ impl Scene {
             out
         };
         for file in files {
-            if !crate::demo::same(file, &read.join(file.file_name().unwrap_or_default())).map_err(failed)? {
+            if !same(file, &read.join(file.file_name().unwrap_or_default())).map_err(failed)? {
                 return Ok(false);
             }
         }
@@ -166,7 +168,7 @@ fn same_tree(a: &Path, b: &Path) -> std::io::Result<bool> {
     }
     for path in there {
         let other = b.join(path.file_name().unwrap_or_default());
-        let same = if path.is_dir() { same_tree(&path, &other)? } else { crate::demo::same(&path, &other)? };
+        let same = if path.is_dir() { same_tree(&path, &other)? } else { same(&path, &other)? };
         if !same {
             return Ok(false);
         }
@@ -177,4 +179,19 @@ fn same_tree(a: &Path, b: &Path) -> std::io::Result<bool> {
 fn count_files(tree: &Path) -> usize {
     let inside = entries(tree).unwrap_or_default();
     inside.iter().map(|path| if path.is_dir() { count_files(path) } else { 1 }).sum()
+}
+
+/// Whether two files have the same bytes.
+pub fn same(a: &Path, b: &Path) -> std::io::Result<bool> {
+    let (mut a, mut b) = (BufReader::new(File::open(a)?), BufReader::new(File::open(b)?));
+    let (mut left, mut right) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+    loop {
+        let count = a.read(&mut left)?;
+        if count == 0 {
+            return Ok(b.read(&mut right)? == 0);
+        }
+        if b.read_exact(&mut right[..count]).is_err() || left[..count] != right[..count] {
+            return Ok(false);
+        }
+    }
 }

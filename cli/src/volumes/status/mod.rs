@@ -8,7 +8,7 @@ mod stores;
 mod summary;
 
 use super::create::{away, away_document};
-use super::{open_own, places, seat, served};
+use super::{open_own, places, post, served};
 use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::Args;
@@ -51,12 +51,12 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
-    if let Some(post) = seat::standing_by() {
+    if let Some(post) = post::standing_by() {
         return servers::of_standby(&post.standings(), as_json);
     }
     // The mount itself must not look into its own files.
     if served().is_none()
-        && let Some(directory) = super::mount::directory_of_mountpoint(&arguments.volume)
+        && let Some(directory) = super::mounts::directory_of_mountpoint(&arguments.volume)
     {
         return Err(Failure::Busy(directory, "the process of the mount does not answer".into()));
     }
@@ -79,15 +79,15 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     if as_json {
         let mut document = document(&status);
         document["stores"] = stores::document(&reports);
-        document["servers"] = seat::post().map_or_else(|| json!([]), |post| servers::document(&post.standings()));
+        document["servers"] = post::post().map_or_else(|| json!([]), |post| servers::document(&post.standings()));
         show::json(&document)?
     } else {
         if arguments.verbose {
             print(&status, &arguments.volume)?;
             stores::print(&reports)?;
-            seat::post().map_or(Ok(()), |post| servers::print(&post.standings()))?;
+            post::post().map_or(Ok(()), |post| servers::print(&post.standings()))?;
         } else {
-            let servers = seat::post().and_then(|post| servers::line(&post.standings()));
+            let servers = post::post().and_then(|post| servers::line(&post.standings()));
             let lines = summary::lines(&status, &reports, servers, &arguments.volume);
             lines.iter().map(|line| show::marked(line)).try_for_each(show::text)?;
         }

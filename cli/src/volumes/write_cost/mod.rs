@@ -13,7 +13,7 @@ use crate::failure::{Failure, Outcome};
 use crate::model::speed::{self, Speed};
 use crate::{interrupt, output, show};
 use clap::Args;
-use net::Lab;
+use net::{DIRECTORY, Lab};
 use plan::coding::Coding;
 use plan::cost::Link;
 use plan::cost::measured::{KIND, Measurement, VERSION};
@@ -25,8 +25,6 @@ use std::time::SystemTime;
 
 /// The largest record: what a mount takes in one call.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
-/// What the names of temporary directories begin with; then come the process and a number.
-const DIRECTORY: &str = "weft-write-cost-";
 /// Sizes of records that `--quick` takes, three for each way, and how many of each.
 const QUICK_SIZES: ([u64; 6], u64) = ([4 << 10, 8 << 10, 32 << 10, 64 << 10, 128 << 10, 1 << 20], 8);
 
@@ -128,7 +126,7 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
     let mut directories = (0..).map(|number| parent.join(format!("{DIRECTORY}{}-{number}", std::process::id())));
     let mut write = |result: &mut Measurement, lab: Option<&Lab>, net: Option<&str>| -> Outcome {
         for (code, place) in arguments.code.iter().zip(&mut directories) {
-            let stage = Stage::set(&place, code, arguments, lab)?;
+            let stage = Stage::set(&place, code, arguments.stores, arguments.coding, lab)?;
             for &record in &records {
                 if watched {
                     let net = net.map_or_else(String::new, |net| format!(", network {net}"));

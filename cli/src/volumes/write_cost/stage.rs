@@ -1,10 +1,10 @@
 //! The cluster of a run: stores, a metadata server and a mount, on loopback or each on a machine of
 //! a network, in one temporary directory.
 
-use super::Arguments;
 use super::net::{CLIENT, Lab, META, STORES};
 use crate::failure::{Failure, Outcome};
 use crate::volumes::processes::{Process, free_port, serve};
+use plan::coding::Coding;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,14 +20,14 @@ pub struct Stage<'a> {
 
 impl<'a> Stage<'a> {
     /// Starts everything. The directory must not be there.
-    pub fn set(place: &Path, code: &str, arguments: &Arguments, lab: Option<&'a Lab>) -> Result<Self, Failure> {
+    pub fn set(place: &Path, code: &str, stores: u32, coding: Coding, lab: Option<&'a Lab>) -> Result<Self, Failure> {
         let failed = |path: &Path, why: std::io::Error| Failure::Other(format!("{}: {why}", Shown(path)));
         std::fs::create_dir(place).map_err(|why| failed(place, why))?;
         let mut stage = Self { lab, place: place.into(), mounted: false, servers: Vec::new() };
         let point = stage.mountpoint();
         std::fs::create_dir(&point).map_err(|why| failed(&point, why))?;
         let mut create: Vec<String> = ["volume", "create", "films", "--code", code].map(String::from).into();
-        for number in 1..=arguments.stores {
+        for number in 1..=stores {
             let machine = STORES + number as usize - 1;
             let (disk, listen) = (format!("disk{number}"), stage.address(machine)?);
             std::fs::create_dir(place.join(&disk)).map_err(|why| failed(&place.join(&disk), why))?;
@@ -39,7 +39,7 @@ impl<'a> Stage<'a> {
         let listen = stage.address(META)?;
         let server = at(lab, META, || serve(place, &["serve", "meta", "films", "--listen", &listen]))?;
         stage.servers.push(server);
-        let (volume, coding) = (format!("weft://{listen}/films"), arguments.coding.to_string());
+        let (volume, coding) = (format!("weft://{listen}/films"), coding.to_string());
         let mounted = stage.weft(&["mount", &volume, "mountpoint", "--coding", &coding]);
         mounted
             .map_err(|why| Failure::Other(format!("write-cost needs a mount, and this is not possible here: {why}")))?;

@@ -139,6 +139,32 @@ fn an_end_waits_for_what_is_open() {
     assert_eq!(seat.poll(MS), Some(Action::Close { successor: None }));
 }
 
+/// Otherwise a server with a full disk would claim the volume again and again, and no other could.
+#[test]
+fn a_server_that_cannot_open_what_it_claims_leaves_it_to_others() {
+    let free = [Vote::Free, Vote::Free, Vote::Free];
+    let mut seat = Seat::new("a");
+    let (mut now, mut waits) = (Time::ZERO, Vec::new());
+    let mut claim = |seat: &mut Seat, how: Claimed| {
+        let begun = now;
+        loop {
+            match seat.poll(now) {
+                Some(Action::Look) => seat.looked(&free, 0, &rules(), now),
+                Some(Action::Claim) => break,
+                Some(other) => panic!("{other:?}"),
+                None => now = seat.next().unwrap(),
+            }
+        }
+        waits.push((now - begun).as_secs());
+        seat.claimed(how, &rules(), now, 0);
+    };
+    (0..7).for_each(|_| claim(&mut seat, Claimed::Unable));
+    claim(&mut seat, Claimed::Failed);
+    claim(&mut seat, Claimed::Unable);
+    assert_eq!(waits, [0, 3, 6, 12, 24, 32, 32, 32, 0]);
+    assert_eq!(rules().unable, (Duration::from_secs(3), Duration::from_secs(32)));
+}
+
 fn holder() -> Seat {
     let mut seat = after_a_look(&[Vote::Free, Vote::Free, Vote::Free], 0, Time::ZERO);
     assert_eq!(seat.poll(Time::ZERO), Some(Action::Claim));

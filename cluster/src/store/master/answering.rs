@@ -6,7 +6,7 @@ use super::{BUSY, Done, SPACE_TIMEOUT, Stripe};
 use crate::capability::Token;
 use crate::store::protocol::{encode, encode_error};
 use ec::Code;
-use plan::TargetId;
+use plan::{SetId, TargetId};
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -27,6 +27,9 @@ const MAX_CODED_KIB: usize = 48 << 10;
 /// the server's limit for all requests, so that space remains for the blocks of other Masters.
 /// Otherwise two Masters could wait for each other.
 const MAX_WAITING_KIB: usize = 32 << 10;
+/// Limit for the stripes that are rebuilt at a time, in KiB of all their blocks. Clients' stripes
+/// have a limit of their own.
+pub(super) const MAX_REBUILT_KIB: usize = 16 << 10;
 /// Maximum number of stripes that are coded or wait at a time, however short they are: each has a
 /// thread.
 const MAX_STRIPES: usize = 64;
@@ -69,7 +72,7 @@ impl Default for Masters {
             codes: Mutex::default(),
             space: Arc::new(Semaphore::new(MAX_CODED_KIB)),
             waiting: Semaphore::new(MAX_WAITING_KIB),
-            rebuilds: Arc::new(Semaphore::new(super::rebuilding::MAX_REBUILT_KIB)),
+            rebuilds: Arc::new(Semaphore::new(MAX_REBUILT_KIB)),
         }
     }
 }
@@ -79,7 +82,7 @@ pub(in crate::store) struct Asked<'a> {
     /// The token that the client shows.
     pub token: &'a [u8],
     pub volume: [u8; 16],
-    pub set: u64,
+    pub set: SetId,
     pub code: &'a str,
 }
 

@@ -11,6 +11,7 @@ mod rebuilding;
 pub(super) use answering::{Asked, Masters, asked};
 pub(super) use rebuilding::lost;
 
+use plan::SetId;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -41,7 +42,7 @@ const REBUILDER_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Stripe<'a> {
     volume: [u8; 16],
-    set: u64,
+    set: SetId,
     code: &'a str,
     /// When the set was created: seconds and nanoseconds.
     created: (i64, u32),
@@ -66,7 +67,7 @@ struct Stripe<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Lost<'a> {
     volume: [u8; 16],
-    set: u64,
+    set: SetId,
     code: &'a str,
     /// The stripes, as record and block length.
     stripes: Vec<(u32, u32)>,
@@ -103,7 +104,7 @@ mod tests {
     fn messages_have_fixed_bytes() {
         let stripe = Stripe {
             volume: [0xab; 16],
-            set: 70_000,
+            set: SetId(70_000),
             code: "rs:4+2",
             created: (-1, 300),
             record: 16,
@@ -117,7 +118,7 @@ mod tests {
         };
         let lost = Lost {
             volume: [0xab; 16],
-            set: 70_000,
+            set: SetId(70_000),
             code: "rs:4+2",
             stripes: vec![(16, 4096), (300, 1)],
             token: b"token",

@@ -1,7 +1,7 @@
 //! The store's side of a repair: it rebuilds blocks from those of other stores and writes them to
 //! new chunks, its own and those of other stores. It accepts orders only from servers.
 
-use super::answering::Masters;
+use super::answering::{MAX_REBUILT_KIB, Masters};
 use super::peers::{Peers, bad};
 use super::{BUSY, Lost};
 use crate::store::protocol::encode;
@@ -15,9 +15,6 @@ use volume::target::Target;
 use volume::{Error, RebuildOrder, SetLayout};
 use wire::{Reply, Request};
 
-/// Limit for the stripes that are rebuilt at a time, in KiB of all their blocks. Clients' stripes
-/// have a limit of their own.
-pub(super) const MAX_REBUILT_KIB: usize = 16 << 10;
 /// The minimum charge for a short stripe, in KiB: each has a thread.
 const MIN_CHARGE_KIB: usize = MAX_REBUILT_KIB / 16;
 /// How long an order waits for space.

@@ -394,6 +394,7 @@ fn window(range: &Range<u64>) -> Option<u64> {
 mod tests {
     use super::*;
     use meta::{FileKind, Time};
+    use plan::SetId;
     use plan::Span;
 
     fn file(ino: u64) -> Attributes {
@@ -408,7 +409,7 @@ mod tests {
     }
 
     fn extent(offset: u64, length: u64) -> Extent {
-        Extent { offset, length, place: ExtentPlace::Stripe(Span { set: 1, record: 0, block: 4096, start: 0 }) }
+        Extent { offset, length, place: ExtentPlace::Stripe(Span { set: SetId(1), record: 0, block: 4096, start: 0 }) }
     }
 
     #[test]

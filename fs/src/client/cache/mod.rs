@@ -19,7 +19,7 @@ use meta::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, FileKind, Listed, MAX_EXTENTS,
     New, Removed, Rename, Result, Seq, SetRecord, Time, Totals,
 };
-use plan::Extent;
+use plan::{Extent, SetId};
 use session::port::{Opening, Port, opening_of_answer};
 use std::ops::Range;
 use std::sync::Arc;
@@ -331,7 +331,7 @@ impl Port for Cache {
         self.port.attribute_names(ino)
     }
 
-    fn set(&self, set: u64) -> Result<SetRecord> {
+    fn set(&self, set: SetId) -> Result<SetRecord> {
         self.port.set(set)
     }
 
@@ -354,11 +354,11 @@ impl Port for Cache {
         self.port.new_inos(count)
     }
 
-    fn seal_set(&self, set: u64, length: u32) -> Result<Seq> {
+    fn seal_set(&self, set: SetId, length: u32) -> Result<Seq> {
         self.port.seal_set(set, length)
     }
 
-    fn queue_repair(&self, set: u64, positions: &[u16]) -> Result<Seq> {
+    fn queue_repair(&self, set: SetId, positions: &[u16]) -> Result<Seq> {
         self.port.queue_repair(set, positions)
     }
 
@@ -425,7 +425,7 @@ impl Port for Cache {
         self.just_change(&concerned, |port| port.change_contents_durably(edits))
     }
 
-    fn share(&self, stripes: &[(u64, u32)], ino: u64) -> Result<Seq> {
+    fn share(&self, stripes: &[(SetId, u32)], ino: u64) -> Result<Seq> {
         self.just_change(&of_file(ino), |port| port.share(stripes, ino))
     }
 

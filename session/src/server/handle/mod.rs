@@ -5,13 +5,14 @@ mod cutting;
 mod port;
 mod session;
 
-use super::{Grant, Recall, Request, Sessions, Volume};
+use super::{Sessions, Volume};
 use crate::locks::Lock;
 use crate::port::FileLock;
 use crate::server::table::files::Whose;
+use crate::transport::{Grant, Recall, Request};
 use ::volume::{lock, unpoisoned};
 use meta::{Attributes, ContentEdit, DeadStripe, Error, FileKind, IdempotencyKey, Meta, Removed, Result, Seq};
-use plan::{Extent, ExtentPlace};
+use plan::{Extent, ExtentPlace, SetId};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -46,7 +47,7 @@ impl<V: Volume> Handle<V> {
         unpoisoned(self.granted.into_inner()).into_iter().take(MAX_GRANTS).collect()
     }
 
-    fn grant(&self, sets: impl IntoIterator<Item = u64>, write: bool) {
+    fn grant(&self, sets: impl IntoIterator<Item = SetId>, write: bool) {
         lock(&self.granted).extend(sets.into_iter().map(|set| Grant { set, write }));
     }
 

@@ -7,7 +7,7 @@ use meta::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, Listed, New, Removed, Rename,
     Result, Seq, SetRecord, Time, Totals,
 };
-use plan::Extent;
+use plan::{Extent, SetId};
 use std::ops::Range;
 
 impl<V: Volume> Port for Handle<V> {
@@ -171,7 +171,7 @@ impl<V: Volume> Port for Handle<V> {
         Ok((dead, seq))
     }
 
-    fn share(&self, stripes: &[(u64, u32)], ino: u64) -> Result<Seq> {
+    fn share(&self, stripes: &[(SetId, u32)], ino: u64) -> Result<Seq> {
         for &(set, record) in stripes {
             let held = self.sessions.leases().table().holds(self.session, set);
             if !held && self.meta()?.stripe(set, record)?.is_none() {
@@ -181,11 +181,11 @@ impl<V: Volume> Port for Handle<V> {
         self.meta()?.share(stripes, ino)
     }
 
-    fn set(&self, set: u64) -> Result<SetRecord> {
+    fn set(&self, set: SetId) -> Result<SetRecord> {
         self.meta()?.set(set)
     }
 
-    fn seal_set(&self, set: u64, length: u32) -> Result<Seq> {
+    fn seal_set(&self, set: SetId, length: u32) -> Result<Seq> {
         if !self.sessions.leases().table().holds(self.session, set) {
             return Err(Error::Unavailable(
                 "the session with the metadata server ended: the chunk set was given up".into(),
@@ -197,7 +197,7 @@ impl<V: Volume> Port for Handle<V> {
         self.meta()?.seal_set(set, length)
     }
 
-    fn queue_repair(&self, set: u64, positions: &[u16]) -> Result<Seq> {
+    fn queue_repair(&self, set: SetId, positions: &[u16]) -> Result<Seq> {
         let blocks = self.sessions.volume.limits().blocks;
         if positions.iter().any(|&position| usize::from(position) >= blocks) {
             return Err(Error::Invalid("a chunk set has no such position".into()));

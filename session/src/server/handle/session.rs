@@ -7,7 +7,7 @@ use crate::port::{Entered, Entry, FileLock, Heartbeat, Held, Session, VERSION, W
 use crate::server::Volume;
 use crate::server::table::files::Whose;
 use meta::{Attributes, Error, Result, Seq, SetRecord};
-use plan::TargetId;
+use plan::{SetId, TargetId};
 use std::time::{Duration, Instant};
 
 /// The most sets that one request gets.
@@ -98,7 +98,7 @@ impl<V: Volume> Handle<V> {
 }
 
 impl<V: Volume> Session for Handle<V> {
-    fn begin(&self, session: Option<u64>, name: String, sets: Vec<u64>) -> Result<Welcome> {
+    fn begin(&self, session: Option<u64>, name: String, sets: Vec<SetId>) -> Result<Welcome> {
         let entry = Entry { session, name, sets, alone: true, ..Entry::default() };
         self.let_enter(&entry, false)
     }
@@ -149,11 +149,18 @@ impl<V: Volume> Session for Handle<V> {
         Ok(())
     }
 
-    fn new_sets(&self, count: u32, avoid: &[TargetId], known: &[u64]) -> Result<Vec<(u64, SetRecord)>> {
+    fn new_sets(&self, count: u32, avoid: &[TargetId], known: &[SetId]) -> Result<Vec<(SetId, SetRecord)>> {
         let volume = &self.sessions.volume;
         let mut unknown = volume.leases().table().sets(self.session);
         unknown.retain(|set| !known.contains(set));
         self.release_sets(&unknown)?;
+        // A client writes to several sets at a time: all targets should work for it.
+        let mut used: Vec<TargetId> = Vec::new();
+        let held = volume.leases().table().sets(self.session);
+        for set in held {
+            let record = self.meta()?.set(set)?;
+            used.extend(record.places.into_iter().flatten().filter(|_| !record.sealed));
+        }
         let mut new = Vec::new();
         for _ in 0..count.clamp(1, MAX_SETS_PER_REQUEST) {
             if !volume.leases().table().may_hold_more(self.session) {
@@ -162,8 +169,11 @@ impl<V: Volume> Session for Handle<V> {
                 }
                 break;
             }
-            match volume.place_set(avoid, &|set| volume.leases().table().hold(self.session, [set])) {
-                Ok(set) => new.push(set),
+            match volume.place_set(avoid, &used, &|set| volume.leases().table().hold(self.session, [set])) {
+                Ok((set, record)) => {
+                    used.extend(record.places.iter().flatten());
+                    new.push((set, record));
+                }
                 Err(error) if new.is_empty() => return Err(error),
                 Err(_) => break,
             }
@@ -176,7 +186,7 @@ impl<V: Volume> Session for Handle<V> {
         Ok(new)
     }
 
-    fn release_sets(&self, sets: &[u64]) -> Result<()> {
+    fn release_sets(&self, sets: &[SetId]) -> Result<()> {
         let released = self.sessions.leases().table().release(self.session, sets);
         if !released.is_empty() {
             // Before anything in them is freed: after a crash the session does not get them back.

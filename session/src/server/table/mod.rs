@@ -11,6 +11,7 @@ mod tests;
 
 use crate::port::Held;
 use crate::{EXCLUSIVE_LEASE, KERNEL_VALID_FOR};
+use plan::SetId;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -48,7 +49,7 @@ struct Client {
     /// The last answer to it said that there are other clients.
     knows_of_others: bool,
     /// Chunk sets that it may write to.
-    sets: BTreeSet<u64>,
+    sets: BTreeSet<SetId>,
     /// Open files: the number of all openers, and of those that write.
     open: HashMap<u64, (u32, u32)>,
     /// Files that it may have uncommitted data of, each with the number of the last open or close
@@ -138,7 +139,7 @@ pub(super) struct Table {
 pub(super) struct Left {
     pub name: String,
     /// Sets that it no longer writes to.
-    pub sets: Vec<u64>,
+    pub sets: Vec<SetId>,
     /// Files that are no longer open.
     pub closed: Vec<u64>,
 }
@@ -339,35 +340,35 @@ impl Table {
     }
 
     /// Records that a session owns these sets.
-    pub fn hold(&mut self, session: u64, sets: impl IntoIterator<Item = u64>) {
+    pub fn hold(&mut self, session: u64, sets: impl IntoIterator<Item = SetId>) {
         if let Some(client) = self.clients.get_mut(&session) {
             client.sets.extend(sets);
         }
     }
 
     /// The sets of all sessions.
-    pub fn all_sets(&self) -> Vec<(u64, BTreeSet<u64>)> {
+    pub fn all_sets(&self) -> Vec<(u64, BTreeSet<SetId>)> {
         self.clients.iter().map(|(&session, client)| (session, client.sets.clone())).collect()
     }
 
     /// The sets of a session.
-    pub fn sets(&self, session: u64) -> Vec<u64> {
+    pub fn sets(&self, session: u64) -> Vec<SetId> {
         self.clients.get(&session).map_or_else(Vec::new, |client| client.sets.iter().copied().collect())
     }
 
     /// Takes back sets from a session. Returns those that it owned.
-    pub fn release(&mut self, session: u64, sets: &[u64]) -> Vec<u64> {
+    pub fn release(&mut self, session: u64, sets: &[SetId]) -> Vec<SetId> {
         let Some(client) = self.clients.get_mut(&session) else { return Vec::new() };
         sets.iter().copied().filter(|set| client.sets.remove(set)).collect()
     }
 
     /// Whether any session writes to a set or may name it in a transaction.
-    pub fn is_held(&self, set: u64) -> bool {
+    pub fn is_held(&self, set: SetId) -> bool {
         self.clients.values().any(|client| client.sets.contains(&set))
     }
 
     /// Whether this session owns the set.
-    pub fn holds(&self, session: u64, set: u64) -> bool {
+    pub fn holds(&self, session: u64, set: SetId) -> bool {
         self.clients.get(&session).is_some_and(|client| client.sets.contains(&set))
     }
 }

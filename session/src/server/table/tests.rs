@@ -57,10 +57,10 @@ fn a_member_has_no_more_than_its_share_however_many_sessions_it_has() {
     let first = sessions[2];
     // Chunk sets.
     assert!(table.may_hold_more(first));
-    table.hold(first, 0..MAX_SETS as u64);
+    table.hold(first, (0..MAX_SETS as u64).map(SetId));
     assert!(!table.may_hold_more(first) && table.may_hold_more(second));
     for (at, &session) in sessions[1..MAX_MEMBER_SETS / MAX_SETS].iter().enumerate() {
-        table.hold(session, (at * MAX_SETS) as u64..((at + 1) * MAX_SETS) as u64);
+        table.hold(session, ((at * MAX_SETS) as u64..((at + 1) * MAX_SETS) as u64).map(SetId));
     }
     assert!(!table.may_hold_more(last) && table.may_hold_more(other));
 }
@@ -73,15 +73,15 @@ fn a_session_that_is_silent_for_too_long_is_overdue_and_leaves_what_it_had() {
     assert_eq!((a, b), (7, 8));
     assert!(table.overdue(start + 2 * LEASE).is_empty(), "who is not let in yet is not silent");
     [a, b].iter().for_each(|&session| table.let_in(session, start));
-    table.hold(a, [1, 2]);
+    table.hold(a, [1, 2].map(SetId));
     table.open(a, 50, 1);
     table.open(b, 50, 0);
     table.open(a, 51, 0);
     assert!(table.hear(b, start + LEASE));
     assert!(table.overdue(start + LEASE).is_empty());
     assert_eq!(table.overdue(start + LEASE + Duration::from_millis(1)), [a]);
-    assert_eq!(table.end(a), Left { name: "a".into(), sets: vec![1, 2], closed: vec![51] });
-    assert!(!table.hear(a, start) && !table.is_held(1));
+    assert_eq!(table.end(a), Left { name: "a".into(), sets: vec![SetId(1), SetId(2)], closed: vec![51] });
+    assert!(!table.hear(a, start) && !table.is_held(SetId(1)));
     assert_eq!(table.end(b).closed, [50]);
 }
 

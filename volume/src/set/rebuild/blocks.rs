@@ -1,7 +1,7 @@
 //! Computes blocks of a stripe from others, and checks them.
 
-use super::{RebuildReport, Wanted};
 use crate::format::{GRANULE_BYTES, StripeHeader};
+use crate::set::orders::{RebuildReport, Wanted};
 use crate::set::reader::{FoundBlocks, StripeAt};
 use crate::{Error, Result};
 use std::collections::BTreeMap;

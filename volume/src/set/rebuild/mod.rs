@@ -5,14 +5,15 @@
 
 mod blocks;
 
+use super::layout::{SetLayout, can_begin};
+use super::orders::{RebuildOrder, RebuildReport, Wanted};
 use super::reader::StripeAt;
 use super::writer::chunk_headers;
-use super::{SetLayout, can_begin};
 use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, StripeHeader, Timestamp};
 use crate::target::{Durable, Target, TargetFile, read_to_vec};
 use crate::targets::{Batch, Targets};
 use crate::{Control, Error, Result};
-use plan::TargetId;
+use plan::{SetId, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
 use std::path::Path;
@@ -21,42 +22,6 @@ use std::path::Path;
 /// counts for at least `MIN_BLOCK_CHARGE_BYTES` bytes, because of the requests it needs.
 const REBUILD_BATCH_BYTES: u64 = 4 << 20;
 const MIN_BLOCK_CHARGE_BYTES: u64 = 64 << 10;
-
-/// The result of a rebuild.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RebuildReport {
-    /// Bytes of blocks that were rebuilt.
-    pub bytes: u64,
-    /// How many of these bytes the processes of targets rebuilt.
-    pub delegated: u64,
-    /// Blocks that were checked against a survivor they were not computed from.
-    pub witnessed: u64,
-    /// Blocks without such a survivor.
-    pub unwitnessed: u64,
-}
-
-impl RebuildReport {
-    fn add(&mut self, more: Self) {
-        self.bytes += more.bytes;
-        self.delegated += more.delegated;
-        self.witnessed += more.witnessed;
-        self.unwitnessed += more.unwitnessed;
-    }
-}
-
-/// The position of a block and its destination.
-type Wanted = (usize, TargetId);
-
-/// Stripes of a set with blocks to rebuild.
-#[derive(Clone, Copy, Debug)]
-pub struct RebuildOrder<'a> {
-    /// Where the existing blocks are.
-    pub layout: &'a SetLayout,
-    /// The stripes, by record and block length.
-    pub stripes: &'a [(u32, u32)],
-    /// The positions to rebuild, and the targets that hold their new chunks.
-    pub wanted: &'a [Wanted],
-}
 
 impl RebuildOrder<'_> {
     /// Computes the blocks, checks them, and writes them to the new chunks, stripe by stripe, as
@@ -170,7 +135,7 @@ pub fn rebuild(
     made
 }
 
-fn new_chunk(set: u64, position: usize) -> TargetFile {
+fn new_chunk(set: SetId, position: usize) -> TargetFile {
     TargetFile::NewChunk { set, position: position as u16 }
 }
 

@@ -5,7 +5,7 @@
 //! of a run that is over.
 
 use super::commands::{PREFIX, run_of};
-use super::tool;
+use super::tool::tool;
 use crate::failure::Failure;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -20,6 +20,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use volume::Shown;
 
+/// What the names of temporary directories begin with; then come the process and a number.
+pub const DIRECTORY: &str = "weft-write-cost-";
 /// Where the files of runs are.
 const RUNS: &str = "/run/weft-bench";
 /// How long a killed process may need to end.
@@ -117,7 +119,7 @@ fn remove(run: u32, parent: Option<&Path>, namespaces: &[String]) -> Result<(), 
             std::thread::sleep(Duration::from_millis(5));
         }
     }
-    let prefix = format!("{}{run}-", super::super::DIRECTORY);
+    let prefix = format!("{}{run}-", DIRECTORY);
     let entries = parent.and_then(|parent| fs::read_dir(parent).ok()).into_iter().flatten();
     for directory in entries.filter_map(Result::ok) {
         if !directory.file_name().to_string_lossy().starts_with(&prefix) {

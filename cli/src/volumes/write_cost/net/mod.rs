@@ -3,6 +3,9 @@
 
 mod commands;
 mod left;
+mod tool;
+
+pub use left::DIRECTORY;
 
 use crate::failure::Failure;
 use crate::model::speed::Speed;
@@ -17,6 +20,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
+use tool::tool;
 
 /// The machine of the mount; that of the metadata server; the first of a store.
 pub const CLIENT: usize = 0;
@@ -176,15 +180,4 @@ fn inside<T: Send>(namespace: &str, work: impl FnOnce() -> Result<T, Failure> + 
         });
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
-}
-
-/// Runs a program; returns what it printed.
-fn tool(words: &[&str]) -> Result<String, Failure> {
-    let failed = |why: &dyn std::fmt::Display| Failure::Other(format!("{}: {why}", words.join(" ")));
-    let done = Command::new(words[0]).args(&words[1..]).output().map_err(|why| failed(&why))?;
-    if done.status.success() {
-        return Ok(String::from_utf8_lossy(&done.stdout).into_owned());
-    }
-    let said = String::from_utf8_lossy(&done.stderr);
-    Err(failed(&said.lines().find(|line| !line.is_empty()).unwrap_or("it failed")))
 }

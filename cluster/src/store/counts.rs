@@ -1,0 +1,118 @@
+//! What a store counts: its requests, and the accesses and the space of its targets.
+
+use super::master::{DISTRIBUTE, REBUILD};
+use super::protocol::method;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
+use volume::counts::Operation;
+use volume::lock;
+use volume::target::Target;
+
+/// How long the report uses a target's last answer about its space.
+const SPACE_VALID_FOR: Duration = Duration::from_secs(10);
+
+/// The counted operations and their names.
+pub(super) const OPERATIONS: [(u16, &str); 18] = [
+    (method::WRITE, "write"),
+    (method::READ, "read"),
+    (method::SYNC, "sync"),
+    (method::WRITE_DURABLY, "write_durably"),
+    (method::RESERVE, "reserve"),
+    (method::TRIM, "trim"),
+    (method::PUNCH, "punch"),
+    (method::RENAME, "rename"),
+    (method::REMOVE, "remove"),
+    (method::LIST, "list"),
+    (method::PRESENCE, "look"),
+    (method::SPACE, "space"),
+    (method::PREFETCH, "prefetch"),
+    (method::FORMAT, "format"),
+    (method::CLAIM, "claim"),
+    (method::REPORT, "report"),
+    (DISTRIBUTE, "distribute"),
+    (REBUILD, "rebuild"),
+];
+
+/// The counters of a store's requests.
+pub(super) struct Counts {
+    pub begun: Instant,
+    pub operations: [Operation; OPERATIONS.len()],
+    /// Requests with any other operation.
+    pub others: Operation,
+    pub received: AtomicU64,
+    pub sent: AtomicU64,
+    /// Returns the connections and the bytes of requests in memory. It is set once there is a
+    /// server.
+    pub server: OnceLock<Box<dyn Fn() -> wire::ServerLoad + Send + Sync>>,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self {
+            begun: Instant::now(),
+            operations: Default::default(),
+            others: Operation::default(),
+            received: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            server: OnceLock::new(),
+        }
+    }
+}
+
+impl Counts {
+    /// Counts an answered request.
+    pub fn note(&self, method: u16, took: Duration, received: usize, sent: usize, well: bool) {
+        let place = OPERATIONS.iter().position(|(number, _)| *number == method);
+        let operation = place.map_or(&self.others, |place| &self.operations[place]);
+        operation.note(took, well.then_some(received + sent));
+        self.received.fetch_add(received as u64, Ordering::Relaxed);
+        self.sent.fetch_add(sent as u64, Ordering::Relaxed);
+    }
+}
+
+/// A target's space, and how often it was read and written.
+#[derive(Debug, Default)]
+pub(super) struct Looked {
+    space: Mutex<Option<(Instant, (u64, u64))>>,
+    looking: AtomicBool,
+    accesses: AtomicU64,
+}
+
+impl Looked {
+    /// Counts an operation that begins on the target.
+    pub fn access(&self, method: u16) {
+        if matches!(method, method::READ | method::WRITE | method::WRITE_DURABLY) {
+            self.accesses.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Asks the target for its space, unless another thread is doing so. The calling thread must be
+    /// one that may block.
+    pub fn look(&self, target: &dyn Target) {
+        if self.looking.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        if let Ok(space) = target.space() {
+            let found = Some((Instant::now(), (space.total, space.free)));
+            *lock(&self.space) = found;
+        }
+        self.looking.store(false, Ordering::Release);
+    }
+
+    /// Whether a thread asks the target now.
+    pub fn is_asked(&self) -> bool {
+        self.looking.load(Ordering::Acquire)
+    }
+
+    /// The number of operations that read or write.
+    pub fn accesses(&self) -> u64 {
+        self.accesses.load(Ordering::Relaxed)
+    }
+
+    /// The last answer, total and free bytes, if it is not too old.
+    pub fn space(&self) -> Option<(u64, u64)> {
+        let space = lock(&self.space);
+        space.filter(|(when, _)| when.elapsed() < SPACE_VALID_FOR).map(|(_, space)| space)
+    }
+}

@@ -1,0 +1,157 @@
+//! The chunk sets that stripes are written to. Only the targets of open sets work for a writer, so
+//! it can have several on a volume with many targets: see [`MAX_OPEN_SETS`]. A stripe goes to the
+//! one with the fewest stripes on their way. A writer of little data has one.
+
+use crate::Result;
+use crate::data::set_load::Open;
+use crate::data::store::{Pin, Store};
+use plan::placement::open_sets;
+use plan::{SetId, TargetId};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use volume::{SetLayout, SetWriter};
+
+/// How many sets are open at most. It is one: with several, a seed of the simulation found a chunk
+/// without some stripes that nobody knew of, and it is not known yet why.
+pub(crate) const MAX_OPEN_SETS: usize = 1;
+/// A set gets this much user data before another one is opened beside it, in bytes, or a quarter of
+/// what it takes. Each begins chunks on k+m targets, and remains as it is when the writer ends.
+const BYTES_BEFORE_NEXT: u64 = 64 << 20;
+
+impl Store {
+    /// How many sets are best open at the same time.
+    pub fn open_sets_wanted(&self) -> usize {
+        // A client knows the targets, and not which of them are being emptied.
+        let targets = match self.topology().active().count() {
+            0 => self.targets.ids().len(),
+            active => active,
+        };
+        open_sets(targets, self.options.code.shape().blocks(), MAX_OPEN_SETS)
+    }
+
+    /// The open set with the fewest stripes on their way. Begins a new set if no open set has
+    /// space, or if all are busy and more are wanted. After a failed write (`distress`), a new set
+    /// takes any targets that it can get: a target may refuse data although it reports space.
+    pub(super) fn writer(&self, distress: bool) -> Result<(Open, Pin<'_>)> {
+        let (found, more) = self.idlest();
+        // One thread begins a set. Others wait for it if they have no other.
+        let _turn = match (found, more) {
+            (Some(found), false) => return Ok(found),
+            (Some(found), true) => match self.beginning.try_lock() {
+                Some(turn) => turn,
+                None => return Ok(found),
+            },
+            (None, _) => self.beginning.lock(),
+        };
+        let (found, more) = self.idlest();
+        let found = match found {
+            Some(found) if !more => return Ok(found),
+            found => found,
+        };
+        let full: Vec<Open> = self.open.lock().extract_if(.., |open| open.writer.full()).collect();
+        full.iter().try_for_each(|full| self.seal(&full.writer))?;
+        // Until the set is open here, no thread may treat it as finished.
+        self.begins.store(true, Ordering::SeqCst);
+        let begun = self.begin(distress);
+        self.begins.store(false, Ordering::SeqCst);
+        begun.or_else(|why| found.ok_or(why))
+    }
+
+    /// The open set with the fewest stripes on their way, of those that are not full; and whether
+    /// another one would help.
+    fn idlest(&self) -> (Option<(Open, Pin<'_>)>, bool) {
+        let wanted = self.open_sets_wanted();
+        let mut open = self.open.lock();
+        open.retain(|open| self.is_ours(open.writer.layout().set));
+        let stripes = |open: &&Open| open.load.stripes();
+        let idlest = open.iter().filter(|open| !open.writer.full()).min_by_key(stripes).cloned();
+        let set_bytes = u64::from(self.options.chunk_bytes) * self.options.code.shape().k as u64;
+        let got_enough = |open: &Open| open.load.bytes() >= BYTES_BEFORE_NEXT.min(set_bytes / 4);
+        let more =
+            open.len() < wanted && idlest.as_ref().is_none_or(|idlest| stripes(&idlest) > 0 && got_enough(idlest));
+        (idlest.map(|idlest| (idlest.clone(), self.pin(idlest.writer.layout().set))), more)
+    }
+
+    /// Begins a new set.
+    fn begin(&self, distress: bool) -> Result<(Open, Pin<'_>)> {
+        let (set, record) = self.targets.steps().metadata(|| self.sets.next(self))?;
+        let mut layout = self.layout_of(set, &record)?;
+        self.leave_out_failing(&mut layout)?;
+        let (shape, found) = (self.options.code.shape(), layout.places.iter().flatten().count());
+        // With targets missing, the others must do. Up to m lost targets are not an error of the
+        // write, but a warning in the status.
+        let spare = if distress { 0 } else { self.options.durability.min(found) - shape.k };
+        let writer = Arc::new(SetWriter::create(
+            self.targets.clone(),
+            self.pool.clone(),
+            layout,
+            self.options.chunk_bytes,
+            spare,
+        ));
+        self.begun_sets.fetch_add(1, Ordering::Relaxed);
+        self.unsynced.lock().push(writer.clone());
+        let begun = Open { writer, load: Arc::default() };
+        let mut open = self.open.lock();
+        open.push(begun.clone());
+        Ok((begun, self.pin(set)))
+    }
+
+    /// Leaves targets out that failed or became late since the set was placed, if the set can be
+    /// written without them, so that no write waits for them again.
+    fn leave_out_failing(&self, layout: &mut SetLayout) -> Result<()> {
+        let fails = |id: TargetId| self.targets.error(id).is_some() || self.targets.hangs(id);
+        let there = |position: &usize| layout.places[*position].is_some();
+        let (without, with): (Vec<usize>, Vec<usize>) =
+            (0..layout.places.len()).filter(there).partition(|&position| layout.places[position].is_some_and(fails));
+        if without.is_empty() || with.len() < self.options.code.shape().k {
+            return Ok(());
+        }
+        self.lacks(layout.set, &without)?;
+        without.iter().for_each(|&position| layout.places[position] = None);
+        Ok(())
+    }
+
+    /// Stops writing to a set that failed.
+    pub(super) fn give_up(&self, writer: &Arc<SetWriter>) -> Result<()> {
+        let given_up: Vec<Open> = self.open.lock().extract_if(.., |open| Arc::ptr_eq(&open.writer, writer)).collect();
+        given_up.iter().try_for_each(|open| self.seal(&open.writer))
+    }
+
+    fn seal(&self, writer: &SetWriter) -> Result<()> {
+        let (set, length) = (writer.layout().set, writer.next_record());
+        if !self.is_ours(set) {
+            return Ok(());
+        }
+        self.sealed.lock().push(set);
+        match self.targets.steps().metadata(|| self.meta.seal_set(set, length)) {
+            // The set was lost just now.
+            Err(_) if !self.is_ours(set) => Ok(()),
+            sealed => Ok(sealed.map(drop)?),
+        }
+    }
+
+    /// Seals the open sets.
+    pub fn seal_open(&self) -> Result<()> {
+        let open = std::mem::take(&mut *self.open.lock());
+        // All leave the list, whatever fails.
+        let sealed: Vec<Result<()>> = open.iter().map(|open| self.seal(&open.writer)).collect();
+        sealed.into_iter().collect()
+    }
+
+    /// Whether a set is written to.
+    pub(super) fn is_open(&self, set: SetId) -> bool {
+        self.open.lock().iter().any(|open| open.writer.layout().set == set) && self.is_ours(set)
+    }
+
+    /// For each open set, the targets that have all its stripes, by position.
+    pub fn open_places(&self) -> Vec<Vec<Option<TargetId>>> {
+        let open = self.open.lock();
+        let ours = open.iter().filter(|open| self.is_ours(open.writer.layout().set));
+        let places = ours.map(|Open { writer, .. }| {
+            let mut places = writer.layout().places.clone();
+            writer.missing().into_iter().for_each(|position| places[position] = None);
+            places
+        });
+        places.collect()
+    }
+}

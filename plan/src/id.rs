@@ -1,0 +1,35 @@
+//! The numbers by which a volume calls what it has: a type for each, so that none is taken for
+//! another. They are stored, sent and printed as plain numbers.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The number of a target in its volume. It is never given to another target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct TargetId(pub u16);
+
+/// The number of a chunk set in its volume. It is never given to another chunk set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SetId(pub u64);
+
+impl SetId {
+    /// The highest number.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// The number that follows this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+
+    /// The `count` numbers below this one, or all if there are fewer.
+    pub fn below(self, count: u64) -> impl Iterator<Item = Self> {
+        (self.0.saturating_sub(count)..self.0).map(Self)
+    }
+}
+
+impl fmt::Display for SetId {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(to)
+    }
+}

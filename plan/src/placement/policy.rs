@@ -1,0 +1,47 @@
+//! What a policy is, and what it sees.
+
+use crate::domain::Domain;
+use crate::membership::TargetState;
+use crate::{SetId, TargetId};
+
+/// What placement knows of a target.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TargetCandidate {
+    /// The target.
+    pub id: TargetId,
+    /// Bytes that it can still take.
+    pub free: u64,
+    /// What it fails together with; without one it is a domain of its own.
+    pub domain: Option<Domain>,
+    /// How it is.
+    pub state: TargetState,
+    /// How busy it is, if that was measured.
+    pub load: Option<Load>,
+}
+
+/// How busy a target and its server are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Load {
+    /// The part of the processors that is idle, 0 to 1.
+    pub idle: f32,
+    /// The part of the network that is used, 0 to 1.
+    pub network: f32,
+    /// Accesses, of which older ones count less.
+    pub temperature: f32,
+}
+
+/// Targets that a set can go to, as a policy sees them.
+#[derive(Debug)]
+pub struct View<'a> {
+    /// The targets.
+    pub targets: &'a [TargetCandidate],
+    /// The domain of each at the level that counts, as a number below the number of domains.
+    pub domains: Vec<usize>,
+}
+
+/// Prefers targets. Pure: the same arguments give the same order.
+pub trait Policy: Send + Sync {
+    /// The targets in the order in which a set of `width` chunks would rather have them, each once,
+    /// by their place in the view.
+    fn rank(&self, view: &View<'_>, set: SetId, width: usize) -> Vec<usize>;
+}

@@ -1,0 +1,59 @@
+//! Where the chunks of a set are, and where records may begin in them.
+
+use crate::format::{CHUNK_HEADER_BYTES, StripeHeader, VolumeId};
+use crate::target::TargetFile;
+use ec::Code;
+use plan::{Geometry, SetId, TargetId};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The location of the chunks of a set, and the code of its stripes.
+#[derive(Clone, Debug)]
+pub struct SetLayout {
+    /// The volume.
+    pub volume: VolumeId,
+    /// The chunk set.
+    pub set: SetId,
+    /// The code of its stripes.
+    pub code: Arc<dyn Code>,
+    /// The target of each chunk, by position; None for a position without a chunk.
+    pub places: Vec<Option<TargetId>>,
+}
+
+impl SetLayout {
+    /// The geometry of its stripes.
+    pub fn geometry(&self) -> Geometry {
+        geometry(&*self.code)
+    }
+
+    /// The chunk file of a position.
+    pub fn file(&self, position: usize) -> TargetFile {
+        TargetFile::Chunk { set: self.set, position: position as u16 }
+    }
+
+    pub(super) fn blocks(&self) -> usize {
+        self.code.shape().blocks()
+    }
+}
+
+/// The maximum length of a chunk, in bytes.
+pub(super) const MAX_CHUNK_BYTES: u32 = 1 << 30;
+
+/// Whether a record whose block has `block` bytes can begin at `record`.
+pub(super) fn can_begin(record: u32, block: usize) -> bool {
+    let (begin, longest) = (record as usize, MAX_CHUNK_BYTES as usize);
+    let fits = || block <= longest && begin + StripeHeader::record_bytes(block) <= longest;
+    begin >= CHUNK_HEADER_BYTES && begin.is_multiple_of(StripeHeader::alignment(block)) && fits()
+}
+
+/// The stripe geometry of a code.
+pub(super) fn geometry(code: &dyn Code) -> Geometry {
+    let shape = code.shape();
+    Geometry { k: shape.k, m: shape.m, unit: code.unit() }
+}
+
+/// The byte range of a record in its chunk.
+pub fn record_range(record: u32, block: u32) -> Range<u64> {
+    let begin = u64::from(record);
+    begin..begin + StripeHeader::record_bytes(block as usize) as u64
+}

@@ -1,0 +1,36 @@
+//! The files of a target.
+
+use plan::SetId;
+
+/// The name of a file on a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TargetFile {
+    /// The identity of the target: the volume, its code, the other targets.
+    Label,
+    /// A label that is not complete yet.
+    NewLabel,
+    /// The blocks of one position of a chunk set.
+    Chunk {
+        /// The chunk set.
+        set: SetId,
+        /// The position in its stripes.
+        position: u16,
+    },
+    /// A chunk during its rebuild.
+    NewChunk {
+        /// The chunk set.
+        set: SetId,
+        /// The position in its stripes.
+        position: u16,
+    },
+    /// A segment of the metadata journal, numbered by its first transaction.
+    Journal {
+        /// The first transaction.
+        first: u64,
+    },
+    /// A snapshot of the metadata.
+    Snapshot {
+        /// The last transaction in it.
+        last: u64,
+    },
+}
