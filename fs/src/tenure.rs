@@ -12,6 +12,9 @@ pub enum Tenure {
     Stale,
     /// Another opening has the volume.
     Over,
+    /// The metadata cannot be written here any more, as when the disk of the index was full. Only a
+    /// new opening goes on.
+    Failed,
 }
 
 impl FileSystem {
@@ -19,9 +22,15 @@ impl FileSystem {
     pub fn tenure(&self) -> Tenure {
         match self.role.owner().map(|engine| engine.journal.standing()) {
             Some(Standing::Fenced) => Tenure::Over,
+            Some(Standing::Failed) => Tenure::Failed,
             Some(Standing::Late) => Tenure::Stale,
             Some(Standing::Fresh) | None => Tenure::Fresh,
         }
+    }
+
+    /// Why the metadata is in trouble, if it is.
+    pub fn trouble(&self) -> Option<String> {
+        self.role.owner().and_then(|engine| engine.journal.status().trouble)
     }
 
     /// The number of the last transaction; 0 for a client.

@@ -22,10 +22,16 @@ pub enum Broken {
     Fences,
     /// A store grants a claim while another holder's lease runs. With `--failovers` only.
     Leases,
+    /// A server does not ask witnesses whether a store that has lost everything has lost the claim
+    /// of a later opening. With `--failovers` only.
+    Witnesses,
+    /// A server looks at a clock that stands still while its machine is suspended. With
+    /// `--failovers` only.
+    Clocks,
 }
 
 /// All rules, with their names on the command line.
-pub const ALL: [(&str, Broken); 7] = [
+pub const ALL: [(&str, Broken); 9] = [
     ("once", Broken::Once),
     ("sync", Broken::Sync),
     ("locks", Broken::Locks),
@@ -33,6 +39,8 @@ pub const ALL: [(&str, Broken); 7] = [
     ("disks", Broken::Disks),
     ("fences", Broken::Fences),
     ("leases", Broken::Leases),
+    ("witnesses", Broken::Witnesses),
+    ("clocks", Broken::Clocks),
 ];
 
 impl FromStr for Broken {

@@ -22,7 +22,7 @@ simulate --failovers 1 --seed N [--trace] [--broken RULE]
                                                  those of one seed
 
 RULE is a rule that the simulated ways break: once, sync, locks, recalls, disks; with --failovers: once, sync, fences,
-leases. The checks have to find it.
+leases, witnesses, clocks. The checks have to find it.
 ";
 
 /// A run with more choices than this does not come to an end.

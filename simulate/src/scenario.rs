@@ -19,6 +19,7 @@ use std::thread::sleep;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use volume::Control;
 use volume::lock;
+use volume::target::simulate_boot_time;
 use world::Process;
 
 /// Things fail for this time.
@@ -47,6 +48,7 @@ pub fn run(broken: Broken, takeovers: bool) -> (All, Vec<String>) {
         }
     }));
     fs::simulate_clock(clock);
+    simulate_boot_time(world::boot_time);
     let lab = Lab::new(broken);
     lab.start_server();
     let places = {

@@ -69,7 +69,7 @@ impl Server {
         loop {
             match self.sessions.volume().tenure() {
                 Tenure::Fresh => return true,
-                Tenure::Over => return false,
+                Tenure::Over | Tenure::Failed => return false,
                 Tenure::Stale if begun.elapsed() >= TENURE_TIMEOUT => return false,
                 Tenure::Stale => sleep(TENURE_POLL_INTERVAL),
             }

@@ -4,7 +4,7 @@ use crate::index::Kept;
 use crate::lab::{Away, DRIFT, LEASE, Lab, SERVER_LEASE};
 use crate::network::Host;
 use crate::server::Server;
-use fs::{FileSystem, OpenOptions, Sessions};
+use fs::{FileSystem, OpenOptions, Sessions, Tenure};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::thread::sleep;
@@ -19,6 +19,8 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 const REPAIR_INTERVAL: Duration = Duration::from_secs(4);
 /// Pause before a failed opening is repeated.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// Pause after what was open has failed.
+const FAILURE_PAUSE: Duration = Duration::from_secs(5);
 
 impl Lab {
     /// Starts a metadata server, on a machine that was restarted.
@@ -44,26 +46,47 @@ fn start(lab: &Arc<Lab>, start: u64) -> Process {
     process.set_drift(world::roll(|dice| dice.below(2 * DRIFT as u64) as i64 - DRIFT));
     let (lab, index) = (lab.clone(), lab.new_index());
     process.spawn(move || {
-        let volume = loop {
-            match open(&lab, host, &index) {
-                Ok(volume) => break volume,
-                Err(why) => world::note(format_args!("cannot open the volume: {why}")),
+        loop {
+            let volume = serve(&lab, process, host, &index, start);
+            // As `cluster::Post` does: what has failed is left, and the volume opened again.
+            while volume.tenure() != Tenure::Failed {
+                sleep(REPORT_INTERVAL);
             }
-            sleep(RETRY_PAUSE);
-        };
-        let sessions = Sessions::new(volume, LEASE);
-        sessions.keep_ticking();
-        let volume = Arc::downgrade(sessions.volume());
-        std::thread::spawn(move || maintain(&volume));
-        for number in 0..lab.stores.len() {
-            let (lab, sessions) = (lab.clone(), sessions.clone());
-            std::thread::spawn(move || report(&lab, host, &sessions, number));
+            world::live();
+            world::note(format_args!("cannot go on: {}", volume.trouble().unwrap_or_default()));
+            volume.abandon();
+            // It never ends: its end would wait for what has failed.
+            std::mem::forget(volume);
+            sleep(FAILURE_PAUSE);
+            if lab.serving().is_none_or(|server| server.process != process) {
+                return;
+            }
         }
-        world::live();
-        world::note(format_args!("serves, start {start}"));
-        lab.serve(Server::new(process, host, sessions, lab.broken));
     });
     process
+}
+
+/// Opens the volume, and answers requests from then on.
+fn serve(lab: &Arc<Lab>, process: Process, host: Host, index: &Kept, start: u64) -> Arc<FileSystem> {
+    let volume = loop {
+        match open(lab, host, index) {
+            Ok(volume) => break volume,
+            Err(why) => world::note(format_args!("cannot open the volume: {why}")),
+        }
+        sleep(RETRY_PAUSE);
+    };
+    let sessions = Sessions::new(volume.clone(), LEASE);
+    sessions.keep_ticking();
+    let maintained = Arc::downgrade(&volume);
+    std::thread::spawn(move || maintain(&maintained));
+    for number in 0..lab.stores.len() {
+        let (lab, sessions) = (lab.clone(), sessions.clone());
+        std::thread::spawn(move || report(&lab, host, &sessions, number));
+    }
+    world::live();
+    world::note(format_args!("serves, start {start}"));
+    lab.serve(Server::new(process, host, sessions, lab.broken));
+    volume
 }
 
 fn open(lab: &Arc<Lab>, host: Host, index: &Kept) -> fs::Result<Arc<FileSystem>> {

@@ -32,7 +32,7 @@ fn broken_rules_are_found() {
 /// The same for takeovers, and a seed is the same run.
 #[test]
 fn broken_rules_are_found_by_takeovers() {
-    for rule in ["once", "sync", "fences", "leases"] {
+    for rule in ["once", "sync", "fences", "leases", "witnesses", "clocks"] {
         let found = simulate(&["--failovers", "2000", "--broken", rule]);
         assert!(!found.status.success(), "{rule}: {}", said(&found));
     }

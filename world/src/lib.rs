@@ -27,5 +27,6 @@ mod turn;
 
 pub use allocator::Preempting;
 pub use dice::Dice;
+pub use libc_functions::{boot_time, monotonic_time};
 pub use process::Process;
 pub use turn::{Options, atomically, fail, live, note, now, pause, roll, run, trace};

@@ -9,6 +9,7 @@ use crate::turn;
 use std::ffi::{c_int, c_long, c_uint, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU32;
+use std::time::Duration;
 
 /// The wall clock when the world begins: 2026-01-01.
 const EPOCH_NS: i64 = 1_767_225_600_000_000_000;
@@ -31,14 +32,33 @@ fn nanoseconds(time: &libc::timespec) -> u64 {
 /// What a clock shows in the process of this thread.
 fn shows(clock: libc::clockid_t) -> u64 {
     turn::with(|state| {
-        let shown = state.group().shows(state.now);
+        let shown = state.group().shows_with_sleep(state.now);
         match clock {
             libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE => {
                 (EPOCH_NS + shown as i64 + state.group().wall_offset) as u64
             }
-            _ => shown,
+            libc::CLOCK_BOOTTIME => shown,
+            _ => state.group().shows(state.now),
         }
     })
+}
+
+/// What a clock shows, in a world or not.
+fn look(clock: libc::clockid_t) -> Duration {
+    let mut shown = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `shown` is a place for the result.
+    unsafe { clock_gettime(clock, &mut shown) };
+    Duration::from_nanos(nanoseconds(&shown))
+}
+
+/// The time since the machine of this process was started, in which it may have been suspended.
+pub fn boot_time() -> Duration {
+    look(libc::CLOCK_BOOTTIME)
+}
+
+/// The same without the time for which it was suspended.
+pub fn monotonic_time() -> Duration {
+    look(libc::CLOCK_MONOTONIC)
 }
 
 /// The time of the world at which a clock of this process shows `shown`.
@@ -46,7 +66,7 @@ fn when(clock: libc::clockid_t, shown: u64) -> u64 {
     turn::with(|state| match clock {
         libc::CLOCK_REALTIME => {
             let since = shown as i64 - EPOCH_NS - state.group().wall_offset;
-            state.group().when(since.max(0) as u64)
+            state.group().when_with_sleep(since.max(0) as u64)
         }
         _ => state.group().when(shown),
     })

@@ -54,6 +54,12 @@ impl Process {
         with(|state| state.groups[self.0].stopped = stopped);
     }
 
+    /// Suspends its machine, or lets it go on: as [`Process::stop`], but its monotonic clock stands
+    /// still meanwhile, and only [`crate::boot_time`] goes on.
+    pub fn suspend(self, suspended: bool) {
+        with(|state| state.suspend(self.0, suspended));
+    }
+
     /// Sets its wall clock wrong by `offset_ns` nanoseconds.
     pub fn set_wall_clock(self, offset_ns: i64) {
         with(|state| state.groups[self.0].wall_offset = offset_ns);

@@ -42,6 +42,10 @@ pub(crate) struct Group {
     pub name: String,
     pub dead: bool,
     pub stopped: bool,
+    /// Since when its machine is suspended, in nanoseconds of the world.
+    pub suspended: Option<u64>,
+    /// For how long it was suspended until then.
+    slept: u64,
     /// The wall clock is wrong by this many nanoseconds.
     pub wall_offset: i64,
     /// The clocks run too fast by this many millionths.
@@ -50,16 +54,27 @@ pub(crate) struct Group {
 
 impl Group {
     pub fn new(name: &str) -> Self {
-        Self { name: name.into(), dead: false, stopped: false, wall_offset: 0, drift_ppm: 0 }
+        Self { name: name.into(), dead: false, stopped: false, suspended: None, slept: 0, wall_offset: 0, drift_ppm: 0 }
     }
 
-    /// What the monotonic clock of this group shows at a time of the world.
+    /// What the monotonic clock of this group shows at a time of the world: it stands still while
+    /// the machine is suspended.
     pub fn shows(&self, now: u64) -> u64 {
+        self.shows_with_sleep(self.suspended.unwrap_or(now) - self.slept)
+    }
+
+    /// What the clock of this group shows that goes on while the machine is suspended.
+    pub fn shows_with_sleep(&self, now: u64) -> u64 {
         (i128::from(now) * i128::from(1_000_000 + self.drift_ppm) / 1_000_000) as u64
     }
 
-    /// The time of the world at which the clock of this group shows `shown`, or more.
+    /// The time of the world at which the monotonic clock of this group shows `shown`, or more.
     pub fn when(&self, shown: u64) -> u64 {
+        self.when_with_sleep(shown) + self.slept
+    }
+
+    /// As [`Group::when`], for the clock that goes on.
+    pub fn when_with_sleep(&self, shown: u64) -> u64 {
         let rate = i128::from(1_000_000 + self.drift_ppm);
         ((i128::from(shown) * 1_000_000 + rate - 1) / rate) as u64
     }
@@ -173,6 +188,21 @@ impl State {
         }
     }
 
+    /// The machine of a process is suspended, or goes on. What its threads wait for comes later.
+    pub fn suspend(&mut self, process: usize, suspended: bool) {
+        let (now, group) = (self.now, &mut self.groups[process]);
+        if suspended {
+            group.suspended.get_or_insert(now);
+        } else if let Some(since) = group.suspended.take() {
+            group.slept += now - since;
+            for thread in self.threads.iter_mut().filter(|thread| thread.process == process) {
+                if let Doing::Waits(_, Some(until)) = &mut thread.doing {
+                    *until += now - since;
+                }
+            }
+        }
+    }
+
     /// Chooses the next thread and makes it the running one. Time passes, and jumps when all wait.
     /// None if no thread ever runs again.
     pub fn choose(&mut self) -> Option<usize> {
@@ -184,7 +214,10 @@ impl State {
             let mut ready = Vec::with_capacity(16);
             for at in 0..self.alive.len() {
                 let thread = self.alive[at];
-                if let Doing::Waits(_, Some(until)) = self.threads[thread].doing {
+                let group = &self.groups[self.threads[thread].process];
+                if let Doing::Waits(_, Some(until)) = self.threads[thread].doing
+                    && group.suspended.is_none()
+                {
                     if until <= now {
                         self.wake(thread, true);
                     } else {
@@ -192,7 +225,9 @@ impl State {
                     }
                 }
                 let group = &self.groups[self.threads[thread].process];
-                if self.threads[thread].doing == Doing::Ready && (group.dead || !group.stopped) {
+                if self.threads[thread].doing == Doing::Ready
+                    && (group.dead || !group.stopped && group.suspended.is_none())
+                {
                     ready.push(thread);
                 }
             }

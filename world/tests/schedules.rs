@@ -108,6 +108,19 @@ fn processes() {
     });
     let (own, real) = lasted.join().unwrap();
     assert!((9.0..9.01).contains(&own.as_secs_f64()) && (9.9..10.1).contains(&real.as_secs_f64()), "{own:?} {real:?}");
+    // While its machine is suspended, only one of its clocks goes on, and it sleeps for longer.
+    let suspended = Process::new("suspended");
+    let slept = suspended.spawn(|| {
+        let begun = (Instant::now(), world::boot_time(), world::now());
+        std::thread::sleep(Duration::from_secs(5));
+        [begun.0.elapsed(), world::boot_time() - begun.1, world::now() - begun.2].map(|time| time.as_secs_f64())
+    });
+    std::thread::sleep(Duration::from_secs(1));
+    suspended.suspend(true);
+    std::thread::sleep(Duration::from_secs(60));
+    suspended.suspend(false);
+    let [own, boot, real] = slept.join().unwrap();
+    assert!((5.0..5.01).contains(&own) && (65.0..65.02).contains(&boot) && (boot - real).abs() < 0.01, "{own} {boot}");
 }
 
 /// A lost update that only a thread that is interrupted between two statements makes.

@@ -227,7 +227,7 @@ impl Entrance {
             }
             match term.meta.volume().tenure() {
                 Tenure::Fresh => return true,
-                Tenure::Over => return false,
+                Tenure::Over | Tenure::Failed => return false,
                 Tenure::Stale if begun.get_or_insert_with(Instant::now).elapsed() >= timeout => return false,
                 Tenure::Stale => tokio::time::sleep(LEASE_POLL_INTERVAL).await,
             }

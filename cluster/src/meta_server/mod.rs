@@ -6,6 +6,7 @@ mod crowded;
 mod entrance;
 mod grants;
 mod link;
+mod list;
 mod maintenance;
 mod peers;
 mod post;
@@ -23,8 +24,9 @@ mod whereabouts;
 
 pub use company::{StandbyProgress, Standing};
 pub use link::{command, connect, set_server_timeout};
+pub use list::write_list;
 pub use maintenance::keep;
-pub use post::{Host, Post, PostOptions, Standings, join, write_list};
+pub use post::{Host, Post, PostOptions, Standings, join};
 pub use seat::Peer;
 pub use service::{Commands, MetaServer};
 pub use standby::Standby;

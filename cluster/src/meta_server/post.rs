@@ -3,6 +3,7 @@
 
 use super::company::{Company, HEARTBEAT_INTERVAL, StandbyProgress, Standing};
 use super::entrance::{Entrance, EntranceService, Invited, TAKEOVER_TIMEOUT, Term};
+use super::list::{read_list, write_list};
 use super::peers::{Door, Ways, What};
 use super::seat::{Action, Claimed, Peer, Rules, Seat, SeatState};
 use super::service::{Commands, MetaServer};
@@ -11,7 +12,7 @@ use super::watch::{Watch, WatchResult};
 use crate::capability::ClusterKey;
 use crate::places::ClusterPlaces;
 use fs::{Error, Tenure};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -19,10 +20,6 @@ use std::time::{Duration, Instant};
 use volume::lock;
 use wire::Service;
 
-/// The servers of the volume, in the volume directory.
-const SERVERS: &str = "servers";
-/// The longest list of servers, in bytes.
-const MAX_LIST: u64 = 64 << 10;
 /// How often a holder looks whether it still is one.
 const SEAT_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// How long requests under way may take when the volume goes to another server.
@@ -86,6 +83,7 @@ enum Event {
     Opened(fs::Result<Arc<MetaServer>>),
     Closed(fs::Result<usize>),
     Fenced,
+    Failed(String),
     Invited(Invited),
     HandOver(Peer, Sender<Result<Duration, String>>),
     Stop,
@@ -299,29 +297,6 @@ pub fn join(addresses: &[String], own: &Peer, key: Option<Arc<ClusterKey>>) -> f
     Err(Error::Unavailable(refused.join("; ")))
 }
 
-/// Keeps a list of servers in a volume directory: a line for each.
-///
-/// # Errors
-/// When it cannot be written.
-pub fn write_list(directory: &Path, list: &[Peer]) -> std::io::Result<()> {
-    let lines: String = list.iter().map(|Peer { name, address }| format!("{name} {address}\n")).collect();
-    let (new, path) = (directory.join(format!("{SERVERS}.new")), directory.join(SERVERS));
-    std::fs::write(&new, lines)?;
-    std::fs::File::open(&new)?.sync_all()?;
-    std::fs::rename(new, path)
-}
-
-fn read_list(directory: &Path) -> Vec<Peer> {
-    let mut text = String::new();
-    let read = std::fs::File::open(directory.join(SERVERS))
-        .and_then(|file| std::io::Read::read_to_string(&mut std::io::Read::take(file, MAX_LIST), &mut text));
-    let peer = |line: &str| {
-        let (name, address) = line.split_once(' ')?;
-        Some(Peer { name: name.into(), address: address.into() })
-    };
-    if read.is_ok() { text.lines().filter_map(peer).collect() } else { Vec::new() }
-}
-
 /// A handover in progress: the successor, its begin, and the channel of the caller that waits.
 struct Giving {
     to: Peer,
@@ -400,7 +375,6 @@ impl<H: Host> Driver<H> {
             }
             Action::Discard => {
                 let term = self.post.entrance.end(None);
-                self.host.say("another metadata server has taken the volume over: this one stands by");
                 self.spawn(move |_, host| {
                     if let Some(term) = &term {
                         term.meta.stop();
@@ -449,7 +423,8 @@ impl<H: Host> Driver<H> {
                 self.holds(meta);
             }
             Event::Opened(Err(why)) => {
-                let how = if waits(&why) { Claimed::Failed } else { Claimed::Unable };
+                let others = waits(&why) || matches!(why, Error::Meta(meta::Error::Unavailable(_)));
+                let how = if others { Claimed::Failed } else { Claimed::Unable };
                 self.seat.claimed(how, &self.rules, now, random);
                 self.waiting.drain(..).for_each(|answer| _ = answer.send(Err(why.to_string())));
                 self.cannot_open(why)?;
@@ -461,7 +436,14 @@ impl<H: Host> Driver<H> {
                 }
                 self.seat.ended(&self.rules, now, random);
             }
-            Event::Fenced => self.seat.fenced(),
+            Event::Fenced => {
+                self.host.say("another metadata server has taken the volume over: this one stands by");
+                self.seat.fenced();
+            }
+            Event::Failed(why) => {
+                self.host.say(&format!("this metadata server cannot go on and stands by: {why}"));
+                self.seat.failed();
+            }
             Event::Invited(answer) => {
                 match self.seat.state() {
                     SeatState::Standby | SeatState::Claiming => self.waiting.push(answer),
@@ -530,8 +512,10 @@ impl<H: Host> Driver<H> {
             // It ends when the volume is closed.
             while let Some(volume) = volume.upgrade().filter(|volume| !volume.is_closed()) {
                 let Some(post) = post.upgrade() else { return };
-                if volume.tenure() == Tenure::Over {
-                    return post.send(Event::Fenced);
+                match volume.tenure() {
+                    Tenure::Over => return post.send(Event::Fenced),
+                    Tenure::Failed => return post.send(Event::Failed(volume.trouble().unwrap_or_default())),
+                    Tenure::Fresh | Tenure::Stale => {}
                 }
                 if post.entrance.changed.swap(false, Ordering::Relaxed) {
                     post.note_list();

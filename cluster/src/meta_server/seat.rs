@@ -42,7 +42,8 @@ pub struct Rules {
     /// The least and the longest wait after a claim that failed.
     pub pause: (Duration, Duration),
     /// The wait of a server that could claim the volume and not open it, the first time and at
-    /// most: it doubles each time, for others may have no such trouble.
+    /// most: it doubles each time, for others may have no such trouble. The first one is also that
+    /// of a server that could not go on, and longer than others wait for one another.
     pub unable: (Duration, Duration),
     /// How long a standby without an invitation leaves a returned claim alone.
     pub courtesy: Duration,
@@ -58,7 +59,7 @@ impl Rules {
             enough,
             look: Duration::from_millis(400),
             pause: (Duration::from_millis(100), Duration::from_millis(600)),
-            unable: (Duration::from_secs(2), Duration::from_secs(32)),
+            unable: (Duration::from_secs(3), Duration::from_secs(32)),
             courtesy: Duration::from_millis(700),
             step: Duration::from_millis(300),
         }
@@ -79,8 +80,8 @@ pub enum Action {
     Look,
     /// Claim the volume and open it, then call `claimed`.
     Claim,
-    /// Another server has the volume: end what is open without touching a target, then call
-    /// `ended`.
+    /// Another server has the volume, or this one cannot go on: end what is open without touching a
+    /// target, then call `ended`.
     Discard,
     /// Answer the requests that came, commit everything, release the claim in favour of this
     /// server, then call `ended`.
@@ -111,7 +112,7 @@ pub enum SeatState {
     Holder,
     /// It gives the volume to another server, or ends.
     HandingOver,
-    /// It ends what it had open, for another server has claimed the volume.
+    /// It ends what it had open, for another server has claimed the volume, or it cannot go on.
     Fenced,
     /// The process ends.
     Over,
@@ -134,6 +135,8 @@ pub struct Seat {
     unable: u32,
     /// The process ends as soon as nothing is open.
     stops: bool,
+    /// What it has open does not go on, for a reason of its own.
+    failed: bool,
 }
 
 /// An action without what is in the state already.
@@ -158,6 +161,7 @@ impl Seat {
             free: None,
             unable: 0,
             stops: false,
+            failed: false,
         }
     }
 
@@ -254,6 +258,13 @@ impl Seat {
         }
     }
 
+    /// What is open cannot go on, for a reason of this server. Others come first, and none of them
+    /// does while this one tries again and again.
+    pub fn failed(&mut self) {
+        self.failed |= self.state == SeatState::Holder;
+        self.fenced();
+    }
+
     /// Gives the volume to another server. Returns whether this server has it to give.
     pub fn hand_over(&mut self, successor: &str) -> bool {
         let can = self.state == SeatState::Holder && successor != self.name;
@@ -270,7 +281,10 @@ impl Seat {
     /// The answer to `Discard` and `Close`.
     pub fn ended(&mut self, rules: &Rules, now: Time, random: u64) {
         match self.state {
-            SeatState::HandingOver | SeatState::Fenced => self.stand_by(rules.wait(random), now),
+            SeatState::HandingOver | SeatState::Fenced => {
+                let pause = if std::mem::take(&mut self.failed) { rules.unable.0 } else { Duration::ZERO };
+                self.stand_by(pause + rules.wait(random), now);
+            }
             _ => {}
         }
     }

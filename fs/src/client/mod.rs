@@ -32,7 +32,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use volume::Targets;
 use volume::format::VolumeId;
-use volume::target::Target;
+use volume::target::{Target, boot_time};
 
 /// Opens the target that a label names.
 pub type Find = Box<dyn Fn(&Member) -> Result<Arc<dyn Target>> + Send + Sync>;
@@ -231,9 +231,9 @@ impl FileSystem {
             if *ended {
                 return Ok(());
             }
-            let (before, asked) = (client.exclusive.asking(), Instant::now());
+            let (before, asked) = (client.exclusive.asking(), boot_time());
             let heartbeat = client.session.heartbeat()?;
-            client.exclusive.hear(before, asked, heartbeat.others, Instant::now());
+            client.exclusive.hear(before, asked, heartbeat.others, boot_time());
             heartbeat
         };
         *client.heard.lock() = Instant::now();

@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::data::sharing::Sharing;
 use meta::{Error, Result};
 use session::port::{Entered, Entry, FileLock, Held, Session, VERSION};
-use std::time::Instant;
+use volume::target::boot_time;
 
 /// The most entries of one message, so that it fits into a frame.
 const MAX_MESSAGE_ENTRIES: usize = 1 << 16;
@@ -35,7 +35,7 @@ impl FileSystem {
                 name: client.name.clone(),
                 sets: reclaimed_sets.clone(),
                 opening: client.cache.opening(),
-                alone: client.exclusive.reclaim(Instant::now()),
+                alone: client.exclusive.reclaim(boot_time()),
             },
         )?;
         if entered.opening.number < client.opening() {

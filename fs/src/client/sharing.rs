@@ -9,7 +9,8 @@ use plan::TargetId;
 use session::KERNEL_VALID_FOR;
 use session::port::{opening_of_answer, within_opening};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use volume::target::boot_time;
 
 impl Client {
     /// Whether the last answer to this thread came from the server that this client uses now. What
@@ -30,7 +31,7 @@ impl Sharing for Client {
     }
 
     fn alone(&self) -> Option<u64> {
-        self.exclusive.period(Instant::now())
+        self.exclusive.period(boot_time())
     }
 
     fn valid_for(&self) -> Duration {

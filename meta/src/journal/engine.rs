@@ -1,6 +1,7 @@
 //! The engine itself: commits and reads.
 
 use super::claim::claims::{self, claim, give_back};
+use super::claim::hold::Hold;
 use super::claim::renewal;
 use super::files::Files;
 use super::frame::{Epoch, Origin, take_edit};
@@ -76,7 +77,11 @@ impl Journaled {
         let start = Start { epoch, origin, lineage, base, last: 0, files, lossy: false };
         // Without an initial snapshot, an empty volume would look like a lost one.
         let (incomplete, stale, upgraded) = (true, Vec::new(), false);
-        let engine = Self::start(options, Recovered { start, chosen, incomplete, stale, granted, upgraded }, true)?;
+        let engine = Self::start(
+            options,
+            Recovered { start, chosen, incomplete, stale, granted, upgraded, hold: Hold::default() },
+            true,
+        )?;
         if !engine.shared.log().established {
             return Err(KvError::NoSpace);
         }
@@ -128,7 +133,7 @@ impl Journaled {
         let Options {
             volume, targets: places, voters, losses, access, accept_loss, limits, lease, index, merge, ..
         } = options;
-        let Recovered { start, chosen, incomplete, stale, granted, upgraded } = recovered;
+        let Recovered { start, chosen, incomplete, stale, granted, upgraded, hold } = recovered;
         let voters = voters.len();
         let setup = Setup { volume, places, voters, losses, access, accept_loss, limits, lease, index };
         let last = start.last;
@@ -144,6 +149,7 @@ impl Journaled {
         engine.spawn("weft-checkpoint", checkpointer::run)?;
         engine.spawn("weft-retry", |shared| retry::run(shared))?;
         engine.spawn("weft-lease", move |shared| renewal::run(shared, &stop))?;
+        drop(hold);
         if let Err(error) = engine.shared.wait_established() {
             engine.shared.stop();
             engine.end(true);
@@ -214,6 +220,7 @@ impl Journaled {
         match () {
             () if self.shared.fenced().is_some() => Standing::Fenced,
             () if self.shared.lease.is_fresh() => Standing::Fresh,
+            () if self.shared.log().failed.is_some() => Standing::Failed,
             () => Standing::Late,
         }
     }

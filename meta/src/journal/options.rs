@@ -91,6 +91,8 @@ pub enum Standing {
     Late,
     /// Another opening has taken over.
     Fenced,
+    /// The engine has failed, and its lease has run out: it never goes on.
+    Failed,
 }
 
 /// The status of an engine.

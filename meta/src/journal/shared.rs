@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, OnceLock};
 use std::time::{Duration, Instant};
 use volume::ranked::{Guard, Ranked, RankedRw, ReadGuard, WriteGuard};
-use volume::target::Claim;
+use volume::target::{Claim, Clock};
 
 /// The state that commits, the journal thread and the checkpointer share. Lock order: layers,
 /// files, log, tasks.
@@ -184,7 +184,7 @@ impl Shared {
             base,
             lossy,
             claim: granted.claim.clone(),
-            lease: Lease::new(lease, need),
+            lease: Lease::new(lease, need, Clock::default()),
             index,
             layers: RankedRw::new(Layers { active: Layer::after(last), frozen: None }),
             log: Ranked::new(log),

@@ -5,6 +5,8 @@
 mod blank;
 #[path = "../common/mod.rs"]
 mod common;
+mod index;
+mod slow;
 
 use common::{memory, of_places, small};
 use meta::journal::{Access, JournalLimits, Journaled, MirrorTarget, Options};

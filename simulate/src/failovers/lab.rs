@@ -120,6 +120,7 @@ impl Lab {
                 _ => Arc::new(store.disk.open_again()),
             };
             let view = View::of(store, disk, &self.network, Host::Server(server), None, self.lease / 4);
+            let view = if self.broken == Broken::Witnesses { view.remembering() } else { view };
             (TargetId(store.number as u16), Arc::new(view) as Arc<dyn Target>)
         };
         let targets: Vec<MirrorTarget> = self.stores.iter().map(place).collect();

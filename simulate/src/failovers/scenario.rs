@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::thread::{JoinHandle, sleep};
 use std::time::Duration;
 use volume::lock;
-use volume::target::{ClaimRequest, Target};
+use volume::target::{ClaimRequest, Target, simulate_boot_time};
 use world::Process;
 
 /// Rounds of a run: in each, something happens to the holder.
@@ -22,6 +22,10 @@ const ROUNDS: usize = 60;
 const MAX_LEASES: u32 = 400;
 /// Requests of a holder that wakes up.
 const WOKEN_REQUESTS: u64 = 2;
+/// For how many leases it tries to make them durable when it reaches one more store.
+const SPLIT_LEASES: u32 = 4;
+/// The pause before it tries again.
+const INSISTENCE_PAUSE: Duration = Duration::from_millis(20);
 /// The first number of their requests.
 const FIRST_WOKEN_REQUEST: u64 = 1 << 48;
 
@@ -30,10 +34,15 @@ const FIRST_WOKEN_REQUEST: u64 = 1 << 48;
 enum Fault {
     Killed,
     Stopped,
+    /// Its machine sleeps.
+    Suspended,
     /// From everything: in both directions, or in the one to it or from it.
     Cut(bool, bool),
     /// The same, but only from the stores.
     CutFromStores(bool, bool),
+    /// From all but m stores, from which the others are cut off. When it reaches one more, that one
+    /// is another disk: the claim of the server that took over is lost with it.
+    Split,
     /// Its own disk is full, and then its process ends.
     Full,
     HandsOver,
@@ -41,7 +50,7 @@ enum Fault {
 
 impl Fault {
     fn roll() -> Self {
-        world::roll(|dice| match dice.below(12) {
+        world::roll(|dice| match dice.below(16) {
             0..3 => Self::Killed,
             3..6 => Self::Stopped,
             kind @ (6..10) => {
@@ -49,6 +58,8 @@ impl Fault {
                 if kind < 8 { Self::Cut(to, from) } else { Self::CutFromStores(to, from) }
             }
             10 => Self::Full,
+            11..13 => Self::Suspended,
+            13..15 => Self::Split,
             _ => Self::HandsOver,
         })
     }
@@ -58,16 +69,28 @@ impl Fault {
         match self {
             Self::Killed => "killed",
             Self::Stopped => "stopped",
+            Self::Suspended => "suspended",
             Self::Cut(true, true) => "cut off",
             Self::Cut(true, false) => "cut off in the direction to it",
             Self::Cut(..) => "cut off in the direction from it",
             Self::CutFromStores(true, true) => "cut off from the stores",
             Self::CutFromStores(true, false) => "cut off from the stores in the direction to it",
             Self::CutFromStores(..) => "cut off from the stores in the direction from it",
+            Self::Split => "cut off with some of the stores",
             Self::Full => "killed with a full disk",
             Self::HandsOver => "told to give it away",
         }
     }
+}
+
+/// Numbers below `count`, in random order.
+fn shuffled(count: usize) -> Vec<usize> {
+    let mut left: Vec<usize> = (0..count).collect();
+    let next = |_| {
+        let next = world::roll(|dice| dice.below(left.len() as u64));
+        left.swap_remove(next as usize)
+    };
+    (0..count).map(next).collect()
 }
 
 /// The world of a run, as the one who makes things fail sees it.
@@ -77,6 +100,8 @@ struct Run {
     woken: u64,
     /// A store that is away, or from which a machine is cut off.
     away: Option<(usize, Option<usize>)>,
+    /// The stores in the order in which the last split took them.
+    shuffled: Vec<usize>,
 }
 
 /// Runs a seed; to be called in a world.
@@ -84,6 +109,7 @@ pub fn run(broken: Broken) -> Figures {
     std::panic::set_hook(Box::new(move |why| {
         world::fail(&format!("a panic: {why}\n{}", std::backtrace::Backtrace::force_capture()));
     }));
+    simulate_boot_time(if broken == Broken::Clocks { world::monotonic_time } else { world::boot_time });
     let lab = Lab::new(broken);
     let first = Journaled::create(lab.options(0)).unwrap_or_else(|why| world::fail(&format!("a new volume: {why}")));
     first.close().unwrap_or_else(|why| world::fail(&format!("a new volume: {why}")));
@@ -95,7 +121,7 @@ pub fn run(broken: Broken) -> Figures {
             Process::new(&format!("client{number}")).spawn(move || client::run(&lab, number))
         })
         .collect();
-    let mut run = Run { lab: lab.clone(), processes, woken: FIRST_WOKEN_REQUEST, away: None };
+    let mut run = Run { lab: lab.clone(), processes, woken: FIRST_WOKEN_REQUEST, away: None, shuffled: Vec::new() };
     for _ in 0..ROUNDS {
         run.round();
     }
@@ -134,7 +160,12 @@ impl Run {
         }
         let lease = self.lab.lease.as_millis() as u64;
         pause(1..lease);
-        let fault = Fault::roll();
+        // With other stores that do not count, nobody could take over.
+        let can_split = self.away.is_none() && self.harmed() == 0;
+        let fault = match Fault::roll() {
+            Fault::Split if !can_split => Fault::Killed,
+            other => other,
+        };
         let (machine, epoch) = (holder.machine, holder.epoch);
         world::note(format_args!("server{machine}, epoch {epoch}, is {}", fault.name()));
         self.begin(fault, &holder);
@@ -183,13 +214,23 @@ impl Run {
         self.forget(machine);
     }
 
-    fn begin(&self, fault: Fault, holder: &Arc<Server>) {
+    fn begin(&mut self, fault: Fault, holder: &Arc<Server>) {
         let machine = holder.machine;
         match fault {
             Fault::Killed => self.kill(machine),
             Fault::Stopped => holder.process.stop(true),
+            Fault::Suspended => holder.process.suspend(true),
             Fault::Cut(to, from) => self.cut(machine, false, (to, from)),
             Fault::CutFromStores(to, from) => self.cut(machine, true, (to, from)),
+            Fault::Split => {
+                self.shuffled = shuffled(self.lab.stores.len());
+                for (place, &store) in self.shuffled.iter().enumerate() {
+                    let is_kept = place < self.lab.losses;
+                    for server in (0..SERVERS).filter(|server| is_kept != (*server == machine)) {
+                        self.lab.network.cut(Host::Server(server), Host::Store(store), true);
+                    }
+                }
+            }
             Fault::Full => {
                 self.lab.machines[machine].index.set_full(true);
                 pause(1..2 * self.lab.lease.as_millis() as u64);
@@ -201,20 +242,30 @@ impl Run {
 
     fn heal(&mut self, fault: Fault, holder: &Arc<Server>, over: bool) {
         let machine = holder.machine;
+        if fault == Fault::Split && over {
+            let store = self.shuffled[self.lab.losses];
+            self.lab.stores[store].lose_everything();
+            self.lab.count("stores lost everything", 1);
+            self.lab.network.cut(Host::Server(machine), Host::Store(store), false);
+        }
         let tries = match fault {
-            Fault::Stopped | Fault::Cut(..) | Fault::CutFromStores(..) => self.try_to_write(holder),
+            Fault::Split => self.try_to_write(holder, self.lab.lease * SPLIT_LEASES),
+            Fault::Stopped | Fault::Suspended | Fault::Cut(..) | Fault::CutFromStores(..) => {
+                self.try_to_write(holder, Duration::ZERO)
+            }
             _ => Vec::new(),
         };
         match fault {
             Fault::Killed => self.start(machine),
             Fault::Stopped => holder.process.stop(false),
+            Fault::Suspended => holder.process.suspend(false),
             Fault::Cut(..) => self.cut(machine, false, (false, false)),
             Fault::CutFromStores(..) => self.cut(machine, true, (false, false)),
             Fault::Full => {
                 self.lab.machines[machine].index.set_full(false);
                 self.start(machine);
             }
-            Fault::HandsOver => {}
+            Fault::HandsOver | Fault::Split => {}
         }
         for request in tries {
             let answered = request.join().expect("it does not panic");
@@ -226,6 +277,13 @@ impl Run {
                 (false, _) => {}
             }
         }
+        if fault == Fault::Split {
+            for server in 0..SERVERS {
+                for &store in &self.shuffled {
+                    self.lab.network.cut(Host::Server(server), Host::Store(store), false);
+                }
+            }
+        }
     }
 
     fn start(&mut self, machine: usize) {
@@ -234,9 +292,10 @@ impl Run {
 
     /// A holder that was away gets requests at the moment in which it goes on. Each returns the
     /// number of its request if it was answered.
-    fn try_to_write(&mut self, holder: &Arc<Server>) -> Vec<JoinHandle<Option<u64>>> {
+    fn try_to_write(&mut self, holder: &Arc<Server>, insists: Duration) -> Vec<JoinHandle<Option<u64>>> {
         let requests = self.woken..self.woken + WOKEN_REQUESTS;
         self.woken = requests.end;
+        let end = world::now() + insists;
         let ask = |request| {
             let (holder, lab) = (holder.clone(), self.lab.clone());
             holder.process.spawn(move || {
@@ -244,7 +303,13 @@ impl Run {
                 if let Ok(found) = holder.carry_out(Ask::Read) {
                     lab.is_new(before, found);
                 }
-                let position = holder.carry_out(Ask::Change(request)).ok()?;
+                let position = loop {
+                    match holder.carry_out(Ask::Change(request)) {
+                        Ok(position) => break position,
+                        Err(_) if world::now() > end => return None,
+                        Err(_) => sleep(INSISTENCE_PAUSE),
+                    }
+                };
                 lab.tell(request, position);
                 Some(request)
             })

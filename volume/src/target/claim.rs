@@ -6,8 +6,7 @@ use super::TargetFile;
 use crate::format::{Claim, ClaimRecord, Epoch, MAX_LEASE};
 use std::fmt;
 use std::io::{Error, ErrorKind, Result};
-use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What to do about the claim of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -187,35 +186,6 @@ impl ClaimedChange {
             TargetFile::Chunk { .. } => self == Self::Remove,
             TargetFile::NewChunk { .. } => false,
         }
-    }
-}
-
-/// A clock that never goes back, from any beginning.
-#[derive(Clone)]
-pub struct Clock(Arc<dyn Fn() -> Duration + Send + Sync>);
-
-impl Clock {
-    /// A clock that calls `now`.
-    pub fn new(now: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        Self(Arc::new(now))
-    }
-
-    /// The time.
-    pub fn now(&self) -> Duration {
-        (self.0)()
-    }
-}
-
-impl Default for Clock {
-    fn default() -> Self {
-        static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
-        Self::new(|| BEGUN.elapsed())
-    }
-}
-
-impl fmt::Debug for Clock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Clock")
     }
 }
 

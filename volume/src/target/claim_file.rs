@@ -3,7 +3,8 @@
 //!
 //! The file is made with the directory and keeps its length, so that a full disk can be claimed.
 
-use super::claim::{ClaimRequest, ClaimState, Clock, Lease, Refusal, Seat};
+use super::claim::{ClaimRequest, ClaimState, Lease, Refusal, Seat};
+use super::clock::Clock;
 use crate::format::{CLAIM_BYTES, CLAIM_FILE_BYTES, ClaimRecord, Epoch};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;

@@ -3,8 +3,9 @@
 //! Every access goes through a handle on the directory. So a directory that was removed or replaced
 //! is detected and never filled by mistake.
 
-use super::claim::{ClaimRequest, ClaimState, ClaimedChange, Clock};
+use super::claim::{ClaimRequest, ClaimState, ClaimedChange};
 use super::claim_file::{self, ClaimFile};
+use super::clock::Clock;
 use super::private::{LOST_AND_FOUND, make_private};
 use super::rename::rename_new;
 use super::volume_names::{CHUNKS, JOURNAL, LABEL, SNAPSHOTS, file_of, name_of};

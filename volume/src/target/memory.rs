@@ -1,6 +1,7 @@
 //! A target in memory, for tests.
 
-use super::claim::{ClaimRequest, ClaimState, ClaimedChange, Clock, Seat};
+use super::claim::{ClaimRequest, ClaimState, ClaimedChange, Seat};
+use super::clock::Clock;
 use super::{
     Allocation, Durable, Epoch, Owner, Presence, Space, Target, TargetFile, look_by_reading, read_each, timed,
 };

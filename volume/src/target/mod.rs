@@ -6,6 +6,7 @@ mod claim_conformance;
 mod claim_file;
 #[cfg(test)]
 mod claim_tests;
+mod clock;
 mod conformance;
 mod crash;
 mod directory;
@@ -28,7 +29,8 @@ mod vectored;
 mod volume_names;
 
 pub use crate::format::{Claim, Epoch, Holder, MAX_LEASE};
-pub use claim::{ClaimRequest, ClaimState, ClaimedChange, Clock, Lease, RENEWAL, Refusal, Seat};
+pub use claim::{ClaimRequest, ClaimState, ClaimedChange, Lease, RENEWAL, Refusal, Seat};
+pub use clock::{Clock, boot_time, simulate_boot_time};
 pub use conformance::conformance;
 pub use crash::Crash;
 pub use directory::Directory;

@@ -161,8 +161,8 @@ fn a_server_that_cannot_open_what_it_claims_leaves_it_to_others() {
     (0..7).for_each(|_| claim(&mut seat, Claimed::Unable));
     claim(&mut seat, Claimed::Failed);
     claim(&mut seat, Claimed::Unable);
-    assert_eq!(waits, [0, 2, 4, 8, 16, 32, 32, 32, 0]);
-    assert_eq!(rules().unable, (Duration::from_secs(2), Duration::from_secs(32)));
+    assert_eq!(waits, [0, 3, 6, 12, 24, 32, 32, 32, 0]);
+    assert_eq!(rules().unable, (Duration::from_secs(3), Duration::from_secs(32)));
 }
 
 fn holder() -> Seat {
@@ -171,6 +171,44 @@ fn holder() -> Seat {
     seat.claimed(Claimed::Holds, &rules(), Time::ZERO, 0);
     assert_eq!(seat.state(), SeatState::Holder);
     seat
+}
+
+/// Its own earlier claims are free to it, and given back to the others: it must wait for longer
+/// than they do, or none of them ever begins.
+#[test]
+fn who_cannot_go_on_leaves_the_volume_to_others() {
+    let free = [Vote::Free, Vote::Free, Vote::Free];
+    let begins = |mut seat: Seat, now: Time| {
+        assert_eq!(seat.state(), SeatState::Standby);
+        let again = seat.next().unwrap();
+        assert_eq!(seat.poll(again), Some(Action::Look));
+        seat.looked(&free, 0, &rules(), again);
+        assert_eq!(seat.poll(again), Some(Action::Claim), "it tries again");
+        again - now
+    };
+    let now = Duration::from_secs(10);
+    let mut seat = holder();
+    seat.failed();
+    assert_eq!(seat.poll(now), Some(Action::Discard));
+    seat.ended(&rules(), now, 0);
+    let after_failure = begins(seat, now);
+    let mut seat = after_a_look(&free, 0, Time::ZERO);
+    assert_eq!(seat.poll(Time::ZERO), Some(Action::Claim));
+    seat.claimed(Claimed::Unable, &rules(), now, 0);
+    let others = rules().look + rules().courtesy + rules().step * 5;
+    assert!(begins(seat, now) > others && after_failure > others);
+    // The next time that it loses the volume, another one has it.
+    let mut seat = holder();
+    seat.failed();
+    seat.poll(now);
+    seat.ended(&rules(), now, 0);
+    seat.invited();
+    seat.poll(now);
+    seat.claimed(Claimed::Holds, &rules(), now, 0);
+    seat.fenced();
+    seat.poll(now);
+    seat.ended(&rules(), now, 0);
+    assert!(seat.next().unwrap() - now <= rules().pause.1);
 }
 
 /// Everything that can happen to a seat.
@@ -183,13 +221,15 @@ enum Event {
     Invited,
     Holds,
     Fails,
+    CannotOpen,
     Fenced,
+    CannotGoOn,
     HandOver,
     Ended,
     Stop,
 }
 
-const EVENTS: [Event; 11] = [
+const EVENTS: [Event; 13] = [
     Event::Pass,
     Event::SeesFree,
     Event::SeesHeld,
@@ -197,7 +237,9 @@ const EVENTS: [Event; 11] = [
     Event::Invited,
     Event::Holds,
     Event::Fails,
+    Event::CannotOpen,
     Event::Fenced,
+    Event::CannotGoOn,
     Event::HandOver,
     Event::Ended,
     Event::Stop,
@@ -269,9 +311,9 @@ impl Driven {
         let under_way = |what| self.under_way == Some(what);
         match event {
             Event::SeesFree | Event::SeesHeld | Event::SeesReleased => under_way(Under::Look),
-            Event::Holds | Event::Fails => under_way(Under::Claim),
+            Event::Holds | Event::Fails | Event::CannotOpen => under_way(Under::Claim),
             Event::Ended => under_way(Under::Discard) || under_way(Under::Close),
-            Event::Fenced => self.open && !self.fenced,
+            Event::Fenced | Event::CannotGoOn => self.open && !self.fenced,
             Event::Pass | Event::Invited | Event::HandOver | Event::Stop => true,
         }
     }
@@ -300,10 +342,18 @@ impl Driven {
                 self.under_way = None;
                 self.seat.claimed(Claimed::Failed, &rules, self.now, 3);
             }
+            Event::CannotOpen => {
+                self.under_way = None;
+                self.seat.claimed(Claimed::Unable, &rules, self.now, 3);
+            }
             Event::Fenced => {
                 // One that closes already hears of it from that.
                 self.fenced = self.under_way != Some(Under::Close);
                 self.seat.fenced();
+            }
+            Event::CannotGoOn => {
+                self.fenced = self.under_way != Some(Under::Close);
+                self.seat.failed();
             }
             Event::HandOver => _ = self.seat.hand_over("b"),
             Event::Ended => {

@@ -1,9 +1,10 @@
 //! The exclusive lease: whether this is the only client of its volume, and until when it may rely
-//! on that.
+//! on that. All times are [`boot_time`](volume::target::boot_time): a server does not wait for a
+//! client whose machine is suspended.
 
 use session::EXCLUSIVE_LEASE;
 use std::sync::Mutex;
-use std::time::Instant;
+use std::time::Duration;
 use volume::lock;
 
 /// The state of the exclusive lease.
@@ -12,7 +13,7 @@ pub(crate) struct ExclusiveLease(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    until: Option<Instant>,
+    until: Option<Duration>,
     period: u64,
     /// How often the session was reclaimed from another server.
     reclaims: u64,
@@ -30,7 +31,7 @@ impl ExclusiveLease {
 
     /// The session is about to be reclaimed. Returns whether the lease goes on: the next server
     /// must know.
-    pub fn reclaim(&self, now: Instant) -> bool {
+    pub fn reclaim(&self, now: Duration) -> bool {
         let mut state = lock(&self.0);
         state.reclaims += 1;
         state.until.is_some_and(|until| now <= until)
@@ -39,7 +40,7 @@ impl ExclusiveLease {
     /// Records the server's answer, received at `now`, to a request sent at `asked`. Call it in the
     /// order in which the server gave the answers. An answer of a server before the last reclaim
     /// counts for nothing.
-    pub fn hear(&self, before: Reclaims, asked: Instant, others: u32, now: Instant) {
+    pub fn hear(&self, before: Reclaims, asked: Duration, others: u32, now: Duration) {
         let mut state = lock(&self.0);
         if state.reclaims != before.0 {
             return;
@@ -53,7 +54,7 @@ impl ExclusiveLease {
 
     /// The number of the current period without other clients. What was cached in an earlier period
     /// may be outdated.
-    pub fn period(&self, now: Instant) -> Option<u64> {
+    pub fn period(&self, now: Duration) -> Option<u64> {
         let state = lock(&self.0);
         state.until.filter(|&until| now <= until).map(|_| state.period)
     }
@@ -62,11 +63,11 @@ impl ExclusiveLease {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+    use volume::target::boot_time;
 
     #[test]
     fn a_period_goes_on_as_long_as_answers_come_in_time() {
-        let (exclusive, start) = (ExclusiveLease::default(), Instant::now());
+        let (exclusive, start) = (ExclusiveLease::default(), boot_time());
         let at = |ms: u64| start + Duration::from_millis(ms);
         assert_eq!(exclusive.period(at(0)), None);
         exclusive.hear(exclusive.asking(), at(0), 0, at(10));
@@ -88,7 +89,7 @@ mod tests {
 
     #[test]
     fn an_answer_of_the_server_before_does_not_extend_the_lease() {
-        let (exclusive, start) = (ExclusiveLease::default(), Instant::now());
+        let (exclusive, start) = (ExclusiveLease::default(), boot_time());
         let before = exclusive.asking();
         assert!(!exclusive.reclaim(start));
         exclusive.hear(before, start, 0, start);

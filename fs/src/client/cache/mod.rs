@@ -13,6 +13,7 @@ pub(crate) use exclusive::ExclusiveLease;
 
 use crate::ranks::{CachedNames, Reclaiming, UnsyncedChanges};
 use ::volume::ranked::Ranked;
+use ::volume::target::boot_time;
 use cached::{Asked, CachedState, Concerned, Now};
 use meta::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, FileKind, Listed, MAX_EXTENTS,
@@ -113,7 +114,7 @@ impl Cache {
     /// Looks something up in the cache. On a miss, returns the moment that the answer of the server
     /// must be cached with. None while there are other clients.
     fn look<T>(&self, cached: impl FnOnce(&mut CachedState) -> Option<T>) -> Option<std::result::Result<T, Asked>> {
-        let period = self.exclusive.period(Instant::now())?;
+        let period = self.exclusive.period(boot_time())?;
         let mut state = self.cached.lock();
         let asked = state.ask(period);
         Some(cached(&mut state).ok_or(asked))

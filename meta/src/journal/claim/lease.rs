@@ -1,5 +1,6 @@
 //! The lease of the claim: as long as m+1 targets have promised to grant the claim to no other
-//! opening, no other one can have changed the volume.
+//! opening, no other one can have changed the volume. The time for which this machine is suspended
+//! counts, because the targets do not wait for it.
 
 use crate::kv::KvError;
 use crate::ranks::LeaseGrants;
@@ -9,6 +10,7 @@ use std::sync::Condvar;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use volume::ranked::{Guard, Ranked};
+use volume::target::Clock;
 
 /// How long a reader waits for a late renewal.
 const LATE_RENEWAL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -17,19 +19,24 @@ const LATE_RENEWAL_TIMEOUT: Duration = Duration::from_secs(10);
 pub(in crate::journal) struct Lease {
     length: Option<Duration>,
     need: usize,
-    begun: Instant,
-    /// Until when no other opening can have the volume, in nanoseconds after `begun`.
+    clock: Clock,
+    /// Until when no other opening can have the volume, in nanoseconds of the clock.
     until: AtomicU64,
     /// When the last granted renewal of each target was requested.
-    asked: Ranked<BTreeMap<TargetId, Instant>, LeaseGrants>,
+    asked: Ranked<BTreeMap<TargetId, Duration>, LeaseGrants>,
     renewed: Condvar,
 }
 
 impl Lease {
     /// A lease that `need` targets must renew. Without a length, there is no lease.
-    pub fn new(length: Option<Duration>, need: usize) -> Self {
-        let (begun, until) = (Instant::now(), AtomicU64::new(0));
-        Self { length, need, begun, until, asked: Ranked::default(), renewed: Condvar::new() }
+    pub fn new(length: Option<Duration>, need: usize, clock: Clock) -> Self {
+        let (until, asked) = (AtomicU64::new(0), Ranked::default());
+        Self { length, need, clock, until, asked, renewed: Condvar::new() }
+    }
+
+    /// The time, by the clock of the lease.
+    pub fn now(&self) -> Duration {
+        self.clock.now()
     }
 
     /// Its length, if there is one.
@@ -38,22 +45,22 @@ impl Lease {
     }
 
     /// Notes that a target granted the request of `asked`: the lease runs at least since then.
-    pub fn grant(&self, id: TargetId, asked: Instant) {
+    pub fn grant(&self, id: TargetId, asked: Duration) {
         let Some(length) = self.length else { return };
         let mut all = self.lock();
         let last = all.entry(id).or_insert(asked);
         *last = asked.max(*last);
-        let mut times: Vec<Instant> = all.values().copied().collect();
+        let mut times: Vec<Duration> = all.values().copied().collect();
         times.sort_unstable_by(|one, other| other.cmp(one));
         if let Some(least) = times.get(self.need - 1) {
-            let until = (*least + length).saturating_duration_since(self.begun);
+            let until = *least + length;
             self.until.fetch_max(until.as_nanos() as u64, Ordering::Release);
         }
         self.renewed.notify_all();
     }
 
     pub fn is_fresh(&self) -> bool {
-        self.length.is_none() || (self.begun.elapsed().as_nanos() as u64) < self.until.load(Ordering::Acquire)
+        self.length.is_none() || (self.now().as_nanos() as u64) < self.until.load(Ordering::Acquire)
     }
 
     /// Whether the lease runs. Waits a little for a late renewal, unless `over`.
@@ -77,7 +84,7 @@ impl Lease {
         Ok(())
     }
 
-    fn lock(&self) -> Guard<'_, BTreeMap<TargetId, Instant>, LeaseGrants> {
+    fn lock(&self) -> Guard<'_, BTreeMap<TargetId, Duration>, LeaseGrants> {
         self.asked.lock()
     }
 }
@@ -85,18 +92,31 @@ impl Lease {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+
+    /// A lease of two targets, and what its clock shows, in seconds.
+    fn lease(length: Option<Duration>) -> (Lease, Arc<AtomicU64>) {
+        let seconds = Arc::new(AtomicU64::new(1000));
+        let shown = seconds.clone();
+        (Lease::new(length, 2, Clock::new(move || Duration::from_secs(shown.load(Ordering::Relaxed)))), seconds)
+    }
 
     #[test]
     fn it_runs_as_long_as_enough_targets_have_renewed_it() {
-        let (length, now) = (Duration::from_secs(1000), Instant::now());
-        let lease = Lease::new(Some(length), 2);
+        let (lease, seconds) = lease(Some(Duration::from_secs(10)));
         assert!(!lease.is_fresh() && lease.check(|| true).is_err());
-        lease.grant(TargetId(0), now);
+        lease.grant(TargetId(0), lease.now());
         assert!(!lease.is_fresh());
-        lease.grant(TargetId(0), now);
+        lease.grant(TargetId(0), lease.now());
         assert!(!lease.is_fresh(), "one target counts once");
-        lease.grant(TargetId(1), now);
+        lease.grant(TargetId(1), lease.now());
         assert!(lease.is_fresh() && lease.check(|| true).is_ok());
-        assert!(Lease::new(None, 2).check(|| true).is_ok());
+        seconds.fetch_add(9, Ordering::Relaxed);
+        assert!(lease.is_fresh());
+        // Only one has renewed it since.
+        lease.grant(TargetId(0), lease.now());
+        seconds.fetch_add(1, Ordering::Relaxed);
+        assert!(!lease.is_fresh() && lease.check(|| true).is_err());
+        assert!(Lease::new(None, 2, Clock::default()).check(|| true).is_ok());
     }
 }

@@ -27,14 +27,18 @@ struct Voter {
     whole: bool,
 }
 
-type Answer = (TargetId, Instant, std::io::Result<ClaimState>);
+type Answer = (TargetId, Duration, std::io::Result<ClaimState>);
+
+/// How often a claim with such a lease is renewed.
+pub(in crate::journal) fn interval(lease: Option<Duration>) -> Duration {
+    lease.map_or(RENEWAL_INTERVAL, |length| RENEWAL_INTERVAL.min(length / MIN_RENEWALS_PER_LEASE))
+}
 
 /// Renews the claim at all targets until `stop` says whether to give it back, or is gone.
 pub(in crate::journal) fn run(shared: &Shared, stop: &Receiver<bool>) {
     let (sender, answers) = channel::<Answer>();
     let mut voters: Vec<Voter> = Vec::new();
-    let interval =
-        shared.lease.length().map_or(RENEWAL_INTERVAL, |length| RENEWAL_INTERVAL.min(length / MIN_RENEWALS_PER_LEASE));
+    let interval = interval(shared.lease.length());
     let release = 'renewals: loop {
         if shared.lease.length().is_some() && !shared.is_stopping() {
             renew(shared, &mut voters, &sender);
@@ -134,7 +138,7 @@ fn renew(shared: &Shared, voters: &mut Vec<Voter>, answers: &Sender<Answer>) {
         voter.busy = true;
         voter.whole = shared.files().whole.iter().any(|place| same(place, &voter.place));
         let (request, answers, id) = (shared.renewal(), answers.clone(), voter.place.0);
-        let asked = Instant::now();
+        let asked = shared.lease.now();
         voter.worker.post(Box::new(move |target| {
             let answer = target.claim(&request);
             let _ = answers.send((id, asked, answer));

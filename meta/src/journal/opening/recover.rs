@@ -2,6 +2,7 @@
 //! index up to date, and `resync` the mirrors.
 
 use super::super::claim::claims::{claim, give_back, quorum, too_few};
+use super::super::claim::hold::Hold;
 use super::super::files::{Failed, Files};
 use super::super::frame::{Epoch, Head, VolumeId};
 use super::super::options::{Granted, MirrorTarget, Options};
@@ -26,6 +27,8 @@ pub(in crate::journal) struct Recovered {
     pub granted: Granted,
     /// The first claim that this volume ever had was made now.
     pub upgraded: bool,
+    /// Renews the claims until the engine does.
+    pub hold: Hold,
 }
 
 /// A target to continue with.
@@ -79,22 +82,18 @@ pub(in crate::journal) struct Recovery<'a> {
 /// enough of this volume; `Corrupt` when transactions that were durable are missing.
 pub(in crate::journal) fn recover(options: &Options) -> Result<Recovered, KvError> {
     let granted = claim(options, options.index.state()?.epoch)?;
-    match read(options, &granted) {
-        Ok((recovery, last, used)) => {
-            let stale = recovery.stale.iter().map(|&(place, file)| (options.targets[place].clone(), file)).collect();
-            let upgraded = granted.highest().is_none();
-            let finished = recovery.finish(&granted, last, used);
-            match finished {
-                Ok((start, chosen, incomplete)) => {
-                    Ok(Recovered { start, chosen, incomplete: incomplete || upgraded, stale, granted, upgraded })
-                }
-                Err(error) => {
-                    give_back(options, &granted);
-                    Err(error)
-                }
-            }
+    let hold = Hold::begin(options, &granted);
+    let upgraded = granted.highest().is_none();
+    let read = read(options, &granted).and_then(|(recovery, last, used)| {
+        let stale = recovery.stale.iter().map(|&(place, file)| (options.targets[place].clone(), file)).collect();
+        Ok((stale, recovery.finish(&granted, last, used)?))
+    });
+    match read {
+        Ok((stale, (start, chosen, incomplete))) => {
+            Ok(Recovered { start, chosen, incomplete: incomplete || upgraded, stale, granted, upgraded, hold })
         }
         Err(error) => {
+            hold.end(options.limits.deadline);
             give_back(options, &granted);
             Err(error)
         }
