@@ -12,6 +12,7 @@
 
 mod address;
 pub mod capability;
+mod defect;
 #[cfg(test)]
 mod golden;
 mod identity;

@@ -10,6 +10,7 @@ use super::service::{Commands, MetaServer};
 use super::trail::Trail;
 use super::watch::{Watch, WatchResult};
 use crate::capability::ClusterKey;
+use crate::defect::caught;
 use crate::places::ClusterPlaces;
 use fs::{Error, Tenure};
 use std::path::PathBuf;
@@ -107,6 +108,7 @@ pub struct Standings {
 /// A post.
 pub struct Post {
     directory: PathBuf,
+    places: Arc<ClusterPlaces>,
     entrance: Arc<Entrance>,
     trail: Trail,
     ways: Ways,
@@ -122,7 +124,7 @@ impl Post {
     /// When the directory holds no volume.
     pub fn new(options: PostOptions) -> fs::Result<Arc<Self>> {
         let PostOptions { directory, own, id, places, key, commands } = options;
-        let watch = Watch::new(&directory, id, places)?;
+        let watch = Watch::new(&directory, id, places.clone())?;
         let volume = watch.label().id()?;
         let company = Company::new(own.clone(), read_list(&directory));
         let (sender, receiver) = channel();
@@ -134,8 +136,9 @@ impl Post {
         let door = Door::new(volume, key.clone());
         let entrance = Arc::new(Entrance::new(company, door, watch.label().to_json(), commands, invited));
         Ok(Arc::new(Self {
-            trail: Trail::new(&directory, entrance.clone()),
+            trail: Trail::new(&directory, entrance.clone(), places.clone()),
             directory,
+            places,
             entrance,
             ways: Ways::new(own, volume, key),
             events: Mutex::new(sender),
@@ -212,6 +215,11 @@ impl Post {
         let _ = lock(&self.events).send(event);
     }
 
+    /// Does `what` on a thread that goes on after a panic.
+    fn caught<T>(&self, host: &impl Host, what: &str, work: impl FnOnce() -> T) -> Option<T> {
+        caught(what, self.places.stores(), |line| host.say(line), work)
+    }
+
     /// Keeps the list of servers for the next start.
     fn note_list(&self) {
         let list = self.entrance.company().list();
@@ -228,11 +236,11 @@ impl Post {
         let received = lock(&self.received).take().ok_or_else(|| Error::Conflict("the post runs already".into()))?;
         let heartbeats = {
             let (post, ends) = (Arc::downgrade(self), Arc::new(()));
-            let alive = Arc::downgrade(&ends);
+            let (alive, host) = (Arc::downgrade(&ends), host.clone());
             std::thread::spawn(move || {
                 while alive.strong_count() > 0 {
                     let Some(post) = post.upgrade() else { return };
-                    post.send_heartbeat();
+                    post.caught(&*host, "heartbeats to the holder", || post.send_heartbeat());
                     drop(post);
                     std::thread::sleep(HEARTBEAT_INTERVAL);
                 }
@@ -349,11 +357,17 @@ impl<H: Host> Driver<H> {
         }
     }
 
-    fn spawn(&self, work: impl FnOnce(&Arc<Post>, &H) -> Event + Send + 'static) {
+    /// Does `what` on a thread. If it panics, its event is that of an error.
+    fn spawn<T: 'static>(
+        &self,
+        what: &'static str,
+        event: impl FnOnce(fs::Result<T>) -> Event + Send + 'static,
+        work: impl FnOnce(&Arc<Post>, &H) -> fs::Result<T> + Send + 'static,
+    ) {
         let (post, host) = (self.post.clone(), self.host.clone());
         std::thread::spawn(move || {
-            let event = work(&post, &host);
-            post.send(event);
+            let done = post.caught(&*host, what, || work(&post, &host));
+            post.send(event(done.unwrap_or_else(|| Err(Error::Invalid(format!("a defect in {what}"))))));
         });
     }
 
@@ -361,21 +375,22 @@ impl<H: Host> Driver<H> {
         match action {
             Action::Look => {
                 let Some(mut watch) = lock(&self.post.watch).take() else { return };
-                self.spawn(move |_, _| {
-                    let found = watch.look();
-                    Event::Looked(watch, found)
+                let (post, host) = (self.post.clone(), self.host.clone());
+                std::thread::spawn(move || {
+                    let found = post.caught(&*host, "looking at claims", || watch.look());
+                    post.send(Event::Looked(watch, found.unwrap_or_default()));
                 });
             }
             Action::Claim => {
                 let insists = !self.ready;
-                self.spawn(move |post, host| {
+                self.spawn("opening the volume", Event::Opened, move |post, host| {
                     post.trail.stop();
-                    Event::Opened(host.open(insists))
+                    host.open(insists)
                 });
             }
             Action::Discard => {
                 let term = self.post.entrance.end(None);
-                self.spawn(move |_, host| {
+                self.spawn("giving the volume up", Event::Closed, move |_, host| {
                     if let Some(term) = &term {
                         term.meta.stop();
                         term.meta.volume().abandon();
@@ -383,13 +398,13 @@ impl<H: Host> Driver<H> {
                     host.closing();
                     host.closed();
                     let_go(term);
-                    Event::Closed(Ok(0))
+                    Ok(0)
                 });
             }
             Action::Close { .. } => {
                 let next = self.giving.as_ref().map(|giving| (giving.to.clone(), giving.answer.is_some()));
                 let term = self.post.entrance.end(next.as_ref().map(|(to, _)| to.clone()));
-                self.spawn(move |post, host| {
+                self.spawn("closing the volume", Event::Closed, move |post, host| {
                     let drain = if next.is_some() { DRAIN_TIMEOUT } else { LONG_DRAIN };
                     let closed = term.as_ref().map_or(Ok(0), |term| {
                         term.meta.stop();
@@ -406,7 +421,7 @@ impl<H: Host> Driver<H> {
                         post.invite(to, if *stays { TAKEOVER_TIMEOUT } else { LEAVE_TIMEOUT });
                     }
                     let_go(term);
-                    Event::Closed(closed)
+                    closed
                 });
             }
             Action::Exit => {}
@@ -512,13 +527,18 @@ impl<H: Host> Driver<H> {
             // It ends when the volume is closed.
             while let Some(volume) = volume.upgrade().filter(|volume| !volume.is_closed()) {
                 let Some(post) = post.upgrade() else { return };
-                match volume.tenure() {
-                    Tenure::Over => return post.send(Event::Fenced),
-                    Tenure::Failed => return post.send(Event::Failed(volume.trouble().unwrap_or_default())),
-                    Tenure::Fresh | Tenure::Stale => {}
-                }
-                if post.entrance.changed.swap(false, Ordering::Relaxed) {
-                    post.note_list();
+                let end = volume.beside("looking at the seat", || match volume.tenure() {
+                    Tenure::Over => Some(Event::Fenced),
+                    Tenure::Failed => Some(Event::Failed(volume.trouble().unwrap_or_default())),
+                    Tenure::Fresh | Tenure::Stale => {
+                        if post.entrance.changed.swap(false, Ordering::Relaxed) {
+                            post.note_list();
+                        }
+                        None
+                    }
+                });
+                if let Some(event) = end.flatten() {
+                    return post.send(event);
                 }
                 drop((volume, post));
                 std::thread::sleep(SEAT_CHECK_INTERVAL);

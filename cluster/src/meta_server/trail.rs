@@ -3,6 +3,8 @@
 //! before this process opens the volume, also while a target hangs.
 
 use super::entrance::Entrance;
+use crate::defect::caught;
+use crate::places::ClusterPlaces;
 use crate::ranks::{StandbyCourse, StandbyIndex, StandbyWalk};
 use meta::journal::{FollowOptions, Follower, Hint, MirrorTarget, Shelf};
 use std::path::{Path, PathBuf};
@@ -39,6 +41,7 @@ pub(super) struct Course {
 pub(super) struct Trail {
     directory: PathBuf,
     entrance: Arc<Entrance>,
+    places: Arc<ClusterPlaces>,
     walk: Ranked<Option<Arc<Walk>>, StandbyWalk>,
 }
 
@@ -50,8 +53,8 @@ struct Walk {
 }
 
 impl Trail {
-    pub fn new(directory: &Path, entrance: Arc<Entrance>) -> Self {
-        Self { directory: directory.to_path_buf(), entrance, walk: Ranked::default() }
+    pub fn new(directory: &Path, entrance: Arc<Entrance>, places: Arc<ClusterPlaces>) -> Self {
+        Self { directory: directory.to_path_buf(), entrance, places, walk: Ranked::default() }
     }
 
     /// Another server has the volume: follows it, from now on by this course.
@@ -64,8 +67,8 @@ impl Trail {
         let new =
             Arc::new(Walk { course: Ranked::new(course), ended: AtomicBool::new(false), shelf: Ranked::default() });
         *walk = Some(new.clone());
-        let (directory, entrance) = (self.directory.clone(), self.entrance.clone());
-        std::thread::spawn(move || new.run(&directory, &entrance));
+        let (directory, entrance, places) = (self.directory.clone(), self.entrance.clone(), self.places.clone());
+        std::thread::spawn(move || new.run(&directory, &entrance, &places));
     }
 
     /// Ends that. Afterwards the index is closed.
@@ -84,9 +87,12 @@ impl Walk {
         self.ended.load(Ordering::SeqCst)
     }
 
-    fn run(&self, directory: &Path, entrance: &Entrance) {
+    fn run(&self, directory: &Path, entrance: &Entrance, places: &ClusterPlaces) {
         while !self.is_over() {
-            if let Err(why) = self.follow(directory, entrance)
+            // What it has of the journal stays as after an error: it is read again.
+            let follow = || self.follow(directory, entrance);
+            let followed = caught("following the holder", places.stores(), |line| tracing::error!("{line}"), follow);
+            if let Err(why) = followed.unwrap_or_else(|| Err(fs::Error::Invalid("a defect".into())))
                 && !self.is_over()
             {
                 tracing::debug!("cannot follow the holder: {why}");

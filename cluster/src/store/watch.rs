@@ -4,8 +4,8 @@
 
 use super::protocol::method;
 use super::remote::Stores;
+use crate::defect::caught;
 use plan::report::Report;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use wire::Client;
@@ -23,10 +23,7 @@ pub fn watch(stores: &Arc<Stores>, pause: Duration) {
 /// Does a round every `pause`. A panic ends its round only.
 async fn every(pause: Duration, stores: Weak<Stores>, round: fn(&Stores, Duration)) {
     while let Some(stores) = stores.upgrade() {
-        if catch_unwind(AssertUnwindSafe(|| round(&stores, pause))).is_err() {
-            stores.reports.count_defect();
-            tracing::warn!("a defect in asking the stores, see the message about a panic; please report it");
-        }
+        caught("asking the stores", &stores, |line| tracing::warn!("{line}"), || round(&stores, pause));
         drop(stores);
         tokio::time::sleep(pause).await;
     }

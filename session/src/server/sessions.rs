@@ -147,7 +147,9 @@ impl<V: Volume> Sessions<V> {
     /// Calls `tick` on a thread of its own until these sessions are dropped or stopped. A second
     /// thread only notes that this process runs: a tick may wait long for targets.
     pub fn keep_ticking(self: &Arc<Self>) {
-        for work in [Self::tick, Self::note_running] {
+        let running =
+            |sessions: &Self| _ = sessions.volume.beside("noting that the server runs", || sessions.note_running());
+        for work in [Self::tick, running] {
             let weak = Arc::downgrade(self);
             std::thread::spawn(move || {
                 while let Some(sessions) = weak.upgrade().filter(|sessions| !sessions.has_stopped()) {
