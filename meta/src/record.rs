@@ -216,3 +216,25 @@ fn present<T: DeserializeOwned + Default>(old: Option<&[u8]>) -> Merged<T> {
 fn readable<T: DeserializeOwned>(bytes: &[u8]) -> Merged<T> {
     decode(bytes).map_err(|why| KvError::Corrupt(format!("a value that changes cannot be read: {why}")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_cannot_be_read_is_an_error_and_not_nothing() {
+        let stripe = encode(&StripeRecord { block: 4096, live: 5 });
+        let directory = encode(&DirectoryDelta::default());
+        let totals = encode(&Totals { files: 1, bytes: 2 });
+        // A key of each kind, and a delta for it. The key of the totals is any other.
+        let kinds = [(crate::keys::STRIPE, stripe), (crate::keys::DIRECTORY, directory), (0xFE, totals)];
+        for (key, delta) in kinds {
+            assert!(merge(&[key], None, &delta).unwrap().is_some());
+            let truncated = &delta[..delta.len() - 1];
+            for (old, delta) in [(None, truncated), (Some(&[0xFF; 3][..]), &delta[..]), (Some(&[][..]), &delta[..])] {
+                let merged = merge(&[key], old, delta);
+                assert!(matches!(merged, Err(KvError::Corrupt(_))), "{key}: {old:?} {delta:?}: {merged:?}");
+            }
+        }
+    }
+}
