@@ -51,6 +51,8 @@ impl Server {
     }
 
     fn change(&self, request: u64) -> Result<u64, KvError> {
+        // This waits for a late renewal, and no other request is to wait behind it.
+        self.kv.check_fresh()?;
         let (position, seq) = {
             let _order = lock(&self.order);
             let stored = self.kv.get(&request.to_be_bytes())?.filter(|_| self.broken != Broken::Once);
