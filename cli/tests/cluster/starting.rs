@@ -68,3 +68,27 @@ fn the_metadata_server_is_started_before_its_stores_and_waits_for_them() {
     let ended = run(serve().arg(&volume));
     assert!(!ended.errors.contains(WAIT_MESSAGE) && ended.failed(1).contains("format 1000"));
 }
+
+/// A volume has one holder: what a living server has is not opened beside it, and the server does
+/// not notice.
+#[test]
+fn a_volume_is_not_opened_beside_its_living_server() {
+    let cluster = Cluster::new("rs:4+2", 6);
+    let small = cluster.scratch.file("small", 100);
+    run(weft().arg("cp").arg(&small).arg(cluster.at("before"))).good();
+    let beside = cluster.scratch.path.join("beside");
+    let targets: Vec<String> =
+        cluster.ports.iter().enumerate().map(|(n, port)| format!("store://127.0.0.1:{port}/disk{n}")).collect();
+    let said = run(weft().args(["volume", "open"]).arg(&beside).args(&targets)).failed(1);
+    assert!(said.contains("has the volume") || said.contains("is held by"), "{said}");
+    // Nor by a command with a copy of the volume directory.
+    let copy = cluster.scratch.path.join("copy");
+    std::fs::create_dir_all(&copy).unwrap();
+    std::fs::copy(cluster.scratch.path.join("vol/volume.json"), copy.join("volume.json")).unwrap();
+    let said = run(weft().arg("mkdir").arg(format!("{}:/new", copy.display()))).failed(1);
+    assert!(said.contains("has the volume") || said.contains("is held by"), "{said}");
+    run(weft().arg("cp").arg(&small).arg(cluster.at("after"))).good();
+    assert_eq!(String::from_utf8(run(weft().arg("ls").arg(cluster.at(""))).good()).unwrap(), "after\nbefore\n");
+    cluster.on(&["fsck"]).good();
+    cluster.on(&["verify"]).good();
+}

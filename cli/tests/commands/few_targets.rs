@@ -91,3 +91,28 @@ fn a_loss_is_accepted_by_name_and_remembered() {
     let status = volume.on(&["status", "--json"]).json();
     assert_eq!((status["targets"].as_array().unwrap().len(), status["losses"][0]["of"].as_u64()), (3, Some(6)));
 }
+
+/// What few targets have is not durable: it is refused, and the loss of one of them takes nothing
+/// with it that anybody was told.
+#[test]
+fn a_change_that_one_target_of_six_would_have_is_refused() {
+    let volume = Volume::new("rs:4+2", 6);
+    volume.put(volume.scratch.file("f", 100), "").good();
+    let (mirrors, others) = mirrors(&volume);
+    let one = mirrors[0].clone();
+    let rest: Vec<PathBuf> = mirrors[1..].iter().chain(&others).cloned().collect();
+    rest.iter().for_each(|disk| fs::rename(disk, away(disk)).unwrap());
+    let said = run(weft().arg("rm").arg(volume.at("f"))).failed(3);
+    assert!(said.contains("1 of 6 targets can be used and 4 are needed"), "{said}");
+    // The one is lost, and the five come back.
+    fs::remove_dir_all(&one).unwrap();
+    rest.iter().for_each(|disk| fs::rename(away(disk), disk).unwrap());
+    assert_eq!(text(run(weft().arg("ls").arg(volume.at("")))), "f\n");
+    run(weft().arg("rm").arg(volume.at("f"))).good();
+    volume.put(volume.scratch.file("g", 100), "").good();
+    assert_eq!(text(run(weft().arg("ls").arg(volume.at("")))), "g\n");
+    let new = volume.scratch.path.join("new");
+    volume.target("replace", &[&one, &new]).good();
+    volume.on(&["repair"]).good();
+    volume.is_healthy();
+}
