@@ -23,10 +23,11 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<(), String> {
 /// As `run`.
 pub fn test(root: &Path) -> Result<(), String> {
     let program = program(root);
-    let fixed = start(&program, &["--seeds", "1..1000000", "--minutes", "1.5"]);
     let fresh = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() * 1000;
     let fresh = format!("{fresh}..{}", fresh + 1_000_000);
-    fixed.and(start(&program, &["--seeds", &fresh, "--minutes", "1.5"]))
+    start(&program, &["--seeds", "1..1000000", "--minutes", "1"])?;
+    start(&program, &["--seeds", &fresh, "--minutes", "1"])?;
+    start(&program, &["--seeds", &fresh, "--minutes", "1", "--takeovers"])
 }
 
 /// What was last built with assertions: users have no such program.
