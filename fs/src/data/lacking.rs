@@ -118,7 +118,9 @@ mod tests {
     use session::transport::Call;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-    use volume::StripeBuffer;
+    use std::time::Instant;
+    use volume::steps::Mark;
+    use volume::{StripeBuffer, WriteStep};
 
     fn stripe(fs: &FileSystem) -> StripeBuffer {
         let mut buffer = fs.store.pool.take();
@@ -141,6 +143,28 @@ mod tests {
         fs.store.sync().unwrap();
         assert!(!writer.has_unsynced());
         assert!(!fs.store.has_writer(writer.layout().set), "nothing is left to be synced");
+    }
+
+    /// Nothing is counted twice, and nothing that another thread counted is taken for client tasks.
+    #[test]
+    fn of_sets_that_are_synced_at_the_same_time_the_slowest_counts() {
+        let lab = Lab::new("rs:2+1", 3);
+        let fs = lab.open();
+        let writers = [(); 3].map(|()| {
+            let (Open { writer, .. }, _pin) = fs.store.writer(false).unwrap();
+            writer.append(stripe(&fs), 1, b"").map_err(|(why, _)| why).unwrap();
+            fs.store.give_up(&writer).unwrap();
+            writer
+        });
+        let of = |step| fs.store.targets.steps().totals().of(step);
+        let (before, begun, mark) = (of(WriteStep::Slave).count, Instant::now(), Mark::now());
+        let counted = || of(WriteStep::Distribution).time + of(WriteStep::Slave).time;
+        let earlier = counted();
+        fs.store.sync().unwrap();
+        let (rest, took) = (mark.rest(), begun.elapsed());
+        assert!(writers.iter().all(|writer| !writer.has_unsynced()));
+        assert_eq!(of(WriteStep::Slave).count, before + 1);
+        assert!(counted() > earlier && counted() - earlier + rest <= took);
     }
 
     /// Counts what the server is told of lacking positions, and refuses it at first.
