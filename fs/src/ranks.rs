@@ -21,6 +21,7 @@ use ::volume::ranked::FIRST_BRIEF;
     pub(crate) FileTable = FIRST_BRIEF;
     pub(crate) FileStates = FIRST_BRIEF + 2;
     pub(crate) UnsyncedSets = FIRST_BRIEF + 4;
+    pub(crate) LackingSets = FIRST_BRIEF + 5;
     pub(crate) OpenSets = FIRST_BRIEF + 6;
     pub(crate) LeasedSets = FIRST_BRIEF + 7;
     pub(crate) PinnedSets = FIRST_BRIEF + 8;

@@ -59,10 +59,15 @@ impl Lab {
 
     /// The only client of a server in this process. Its session does not end.
     pub fn client(&self) -> Arc<FileSystem> {
+        self.client_over(|way| way)
+    }
+
+    /// The same; its messages go another way.
+    pub fn client_over<C: Call + 'static>(&self, over: impl Fn(Way) -> C) -> Arc<FileSystem> {
         let server = self.serve(Duration::from_secs(600));
         let entry = Entry { name: "client".into(), ..Entry::default() };
         let entered = Remote(Way(server.clone(), None)).enter(VERSION, &entry).unwrap();
-        let way = || Arc::new(Remote(Way(server.clone(), Some(entered.welcome.session))));
+        let way = || Arc::new(Remote(over(Way(server.clone(), Some(entered.welcome.session)))));
         let find = {
             let disks = self.disks.clone();
             Box::new(move |member: &Member| Ok(disks[usize::from(member.id.0)].clone() as Arc<dyn Target>))

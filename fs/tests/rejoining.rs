@@ -105,8 +105,8 @@ fn old_metadata_deletes_nothing_that_is_newer() {
     // Only the restored metadata matters here, so a repair that leaves this target out is what the
     // test needs.
     lab.fault(bad, Faults { full: true, ..Faults::default() });
-    let done = fs.repair(&Control::default()).unwrap();
-    assert!(done.failed.is_empty(), "{done:?}");
+    // The first one may find out that it is full: the space that it had is remembered for a while.
+    until("a repair leaves it out", || fs.repair(&Control::default()).unwrap().failed.is_empty());
     lab.fault_all(Faults::default);
     fs.close_volume().unwrap();
     drop(fs);

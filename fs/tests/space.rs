@@ -150,7 +150,6 @@ fn space_is_measured_while_other_work_waits() {
 
 /// With one set at a time, six of twelve targets would work for a writer at any moment.
 #[test]
-#[ignore = "a writer has one open set for now: see `MAX_OPEN_SETS`"]
 fn a_writer_of_much_data_has_several_open_sets_on_different_targets() {
     let mut lab = Lab::new("rs:4+2", 12);
     lab.label.chunk_bytes = 64 << 20;

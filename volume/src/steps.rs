@@ -15,7 +15,8 @@
 //! - **PC**, parity calculation: the encoding function, which computes the checksums in the same
 //!   pass. Counted once per stripe.
 //! - **DD**, data distribution: from the first byte sent to the last answer of a slave, without SP.
-//!   Counted once per stripe, once per sync, and once per wait for the journal.
+//!   Counted once per stripe, once per sync (of several sets, which are synced at the same time:
+//!   that of the slowest), and once per wait for the journal.
 //! - **SP**, slave process: the time that the slowest slave itself needs to write or sync after the
 //!   request has arrived. Counted as DD. A mirror of the journal is a slave, too.
 //!
@@ -241,6 +242,12 @@ impl Steps {
     pub fn add_stripe(&self, cost: &Cost) {
         self.add(WriteStep::Master, cost.master);
         self.add(WriteStep::Parity, cost.parity);
+        self.add(WriteStep::Distribution, cost.distribution);
+        self.add(WriteStep::Slave, cost.slave);
+    }
+
+    /// Counts a sync of chunks with its cost.
+    pub fn add_sync(&self, cost: &Cost) {
         self.add(WriteStep::Distribution, cost.distribution);
         self.add(WriteStep::Slave, cost.slave);
     }

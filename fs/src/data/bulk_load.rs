@@ -318,6 +318,8 @@ impl BulkLoad<'_> {
         self.fs.give_up_stripes(stripes.iter().map(|(stored, _)| stored), &named);
         drop(stripes);
         if seq > 0 {
+            // As in a commit of files.
+            self.fs.store.tell_lacking()?;
             self.fs.meta.sync(seq)?;
         }
         // Another server took over between the write and the sync: the data may be lost.

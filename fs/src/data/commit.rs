@@ -272,6 +272,8 @@ impl FileSystem {
         match done {
             Ok((dead, seq)) => {
                 self.collector.add(dead, seq);
+                // The server that did it may have taken over since the sync of the sets.
+                let failed = failed.or(self.store.tell_lacking().err());
                 Committed { seq, failed, durable, left, dropped: false }
             }
             Err(error) => {

@@ -11,6 +11,7 @@ pub mod coding;
 pub mod commit;
 pub mod counts;
 pub mod file;
+pub mod lacking;
 pub mod lookups;
 pub mod manifest;
 pub mod memory;

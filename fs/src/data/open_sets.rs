@@ -1,6 +1,6 @@
 //! The chunk sets that stripes are written to. Only the targets of open sets work for a writer, so
-//! it can have several on a volume with many targets: see [`MAX_OPEN_SETS`]. A stripe goes to the
-//! one with the fewest stripes on their way. A writer of little data has one.
+//! there are several on a volume with many targets. A stripe goes to the one with the fewest
+//! stripes on their way. A writer of little data has one.
 
 use crate::Result;
 use crate::data::set_load::Open;
@@ -11,9 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use volume::{SetLayout, SetWriter};
 
-/// How many sets are open at most. It is one: with several, a seed of the simulation found a chunk
-/// without some stripes that nobody knew of, and it is not known yet why.
-pub(crate) const MAX_OPEN_SETS: usize = 1;
+/// How many sets are open at most.
+pub(crate) const MAX_OPEN_SETS: usize = 8;
 /// A set gets this much user data before another one is opened beside it, in bytes, or a quarter of
 /// what it takes. Each begins chunks on k+m targets, and remains as it is when the writer ends.
 const BYTES_BEFORE_NEXT: u64 = 64 << 20;
@@ -106,7 +105,8 @@ impl Store {
         if without.is_empty() || with.len() < self.options.code.shape().k {
             return Ok(());
         }
-        self.lacks(layout.set, &without)?;
+        self.note_lacking(layout.set, &without);
+        self.tell_lacking()?;
         without.iter().for_each(|&position| layout.places[position] = None);
         Ok(())
     }

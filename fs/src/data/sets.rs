@@ -96,6 +96,9 @@ struct State {
     /// How often this client reclaimed its sets from a server. An older answer may list sets that
     /// were not reclaimed.
     reclaims: u64,
+    /// How often a server answered to that: another one may have forgotten what the one before had
+    /// not made durable.
+    losses: u64,
     /// Sets were lost, and their data has not been checked yet.
     lost: bool,
 }
@@ -125,6 +128,7 @@ impl Leased {
         state.held.retain(|set| !lost(set));
         state.ahead.retain(|(set, _)| !lost(set));
         let count = before - state.held.len();
+        state.losses += 1;
         state.lost |= count > 0;
         count
     }
@@ -238,5 +242,13 @@ impl NewSets for Leased {
 
     fn is_ours(&self, set: SetId) -> bool {
         self.state().held.contains(&set)
+    }
+
+    fn may_lose(&self) -> bool {
+        true
+    }
+
+    fn losses(&self) -> u64 {
+        self.state().losses
     }
 }

@@ -2,10 +2,13 @@
 
 use crate::data::claims::Claims;
 use crate::data::coding::Coders;
+use crate::data::lacking::Lacking;
 use crate::data::set_load::{Busy, Open};
 use crate::data::space::{self, TargetSpace};
 use crate::data::topology::Topology;
-use crate::ranks::{OpenSets, PinnedSets, SealedSets, SetBeginning, SetLayouts, StoreDetails, UnsyncedSets};
+use crate::ranks::{
+    LackingSets, OpenSets, PinnedSets, SealedSets, SetBeginning, SetLayouts, StoreDetails, UnsyncedSets,
+};
 use crate::volume::history::History;
 use crate::volume::label::Label;
 use crate::volume::stripe_size::full_stripe_bytes;
@@ -47,6 +50,16 @@ pub(crate) trait NewSets: Send + Sync {
     /// Whether a set may still be written. Not after the end of the session that it was given to.
     fn is_ours(&self, _set: SetId) -> bool {
         true
+    }
+
+    /// Whether the metadata may forget what it was told: it is in another process.
+    fn may_lose(&self) -> bool {
+        false
+    }
+
+    /// How often the metadata may have forgotten what it was told and had not made durable.
+    fn losses(&self) -> u64 {
+        0
     }
 }
 
@@ -105,6 +118,8 @@ pub(crate) struct Store {
     pub(super) unsynced: Ranked<Vec<Arc<SetWriter>>, UnsyncedSets>,
     /// Sets that were sealed since the last call of `take_sealed`.
     pub(super) sealed: Ranked<Vec<SetId>, SealedSets>,
+    /// What sets lack, and whether the metadata knows.
+    pub(super) lacking: Ranked<Lacking, LackingSets>,
     /// Sets with stripes being written, and how many.
     pinned: Ranked<HashMap<SetId, usize>, PinnedSets>,
     layouts: RankedRw<HashMap<SetId, Arc<SetLayout>>, SetLayouts>,
@@ -150,6 +165,7 @@ impl Store {
             beginning: Ranked::default(),
             begins: AtomicBool::new(false),
             unsynced: Ranked::default(),
+            lacking: Ranked::default(),
             sealed: Ranked::default(),
             pinned: Ranked::default(),
             layouts: RankedRw::default(),
@@ -338,7 +354,8 @@ impl Store {
                     turn.done(done.by, &done.cost);
                     let set = writer.layout().set;
                     if !done.missing.is_empty() {
-                        self.lacks(set, &done.missing)?;
+                        self.note_lacking(set, &done.missing);
+                        self.tell_lacking()?;
                         if !self.must_do(&writer, &done.missing) {
                             self.give_up(&writer)?;
                         }
@@ -346,6 +363,9 @@ impl Store {
                     return Ok((Stored { set, record: done.record, block: done.block }, pin));
                 }
                 Err((error, back)) => {
+                    // Earlier stripes of the set are not synced where this one failed. The next
+                    // sync tells it.
+                    self.note_lacking(writer.layout().set, &writer.missing());
                     self.give_up(&writer)?;
                     // That other threads filled the set first is not a failure of its targets.
                     if matches!(error, volume::Error::Invalid(_)) {
@@ -368,13 +388,6 @@ impl Store {
         Pin { store: self, set }
     }
 
-    /// Queues missing positions of a set for repair.
-    pub(super) fn lacks(&self, set: SetId, positions: &[usize]) -> Result<()> {
-        let positions: Vec<u16> = positions.iter().map(|&position| position as u16).collect();
-        self.meta.queue_repair(set, &positions)?;
-        Ok(())
-    }
-
     /// Whether the set continues without some positions: their targets are full, and no other set
     /// would be better.
     fn must_do(&self, writer: &SetWriter, missing: &[usize]) -> bool {
@@ -394,36 +407,6 @@ impl Store {
     /// Sets that were sealed since the last call.
     pub fn take_sealed(&self) -> Vec<SetId> {
         std::mem::take(&mut *self.sealed.lock())
-    }
-
-    /// Returns when all stripes that were written before are durable, each on the required number
-    /// of targets.
-    pub fn sync(&self) -> Result<()> {
-        let writers = {
-            let mut unsynced = self.unsynced.lock();
-            // The chunks of lost sets may be removed.
-            unsynced.retain(|writer| self.is_ours(writer.layout().set));
-            unsynced.clone()
-        };
-        let synced = at_once(&writers, |writer| writer.sync());
-        // What one set lacks is noted whatever happens to the others.
-        let mut done = Ok(());
-        for (writer, synced) in writers.iter().zip(synced) {
-            let noted = synced.map_err(Error::from).and_then(|missing| match missing.is_empty() {
-                true => Ok(()),
-                false => self.lacks(writer.layout().set, &missing).and_then(|()| self.give_up(writer)),
-            });
-            done = done.and(noted);
-        }
-        done?;
-        let open: Vec<Arc<SetWriter>> = self.open.lock().iter().map(|open| open.writer.clone()).collect();
-        // Only open sets get more stripes. But a set that was opened after the list was copied
-        // stays on it.
-        self.unsynced.lock().retain(|writer| {
-            let is_in = |list: &[Arc<SetWriter>]| list.iter().any(|other| Arc::ptr_eq(other, writer));
-            !is_in(&writers) || is_in(&open) || writer.has_unsynced()
-        });
-        Ok(())
     }
 
     /// Whether a set may get more stripes, or a stripe is on its way to it. Does not check for
@@ -448,7 +431,12 @@ impl Store {
     }
 
     fn may_get_more(&self, set: SetId) -> bool {
-        self.is_open(set) || self.pinned.lock().contains_key(&set)
+        self.is_open(set) || self.is_pinned(set)
+    }
+
+    /// Whether a stripe is on its way to a set or to a buffer.
+    pub(super) fn is_pinned(&self, set: SetId) -> bool {
+        self.pinned.lock().contains_key(&set)
     }
 
     /// Whether to request the layout of a set again after a failed read: rarely, unless it is
@@ -487,19 +475,5 @@ impl Store {
     /// The positions that readers found damaged since the last call.
     pub fn take_damaged(&self) -> Vec<(SetId, u16)> {
         self.damaged.lock().drain().collect()
-    }
-}
-
-/// Does something with all of them at the same time.
-fn at_once<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    match all {
-        [one] => vec![work(one)],
-        all => std::thread::scope(|scope| {
-            let running: Vec<_> = all.iter().map(|one| scope.spawn(|| work(one))).collect();
-            running
-                .into_iter()
-                .map(|thread| thread.join().unwrap_or_else(|why| std::panic::resume_unwind(why)))
-                .collect()
-        }),
     }
 }

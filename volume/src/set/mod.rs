@@ -22,4 +22,4 @@ pub use orders::{Distributed, Master, NoMaster, Order, RebuildOrder, RebuildRepo
 pub use reader::{ReadReport, read, read_manifest};
 pub use rebuild::rebuild;
 pub use verify::{Scanned, StripeReport, scan, verify_stripe};
-pub use writer::{Appended, SetWriter};
+pub use writer::{Appended, SetWriter, Synced};

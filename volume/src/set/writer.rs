@@ -44,6 +44,15 @@ pub struct Appended {
     pub cost: Cost,
 }
 
+/// The result of a sync.
+#[derive(Debug)]
+pub struct Synced {
+    /// As [`SetWriter::sync`] returns them.
+    pub missing: Result<Vec<usize>>,
+    /// What it cost; None if there was nothing to do.
+    pub cost: Option<Cost>,
+}
+
 /// The results of writing the blocks of a stripe, by position, with the time that each successful
 /// write took.
 type Outcomes = Vec<(usize, TargetId, io::Result<Duration>)>;
@@ -465,16 +474,31 @@ impl SetWriter {
         Error::TooDegraded { what: format!("writing to chunk set {}", self.layout.set), why }
     }
 
+    /// Whether a sync has anything to do, or waits for another thread that syncs.
+    pub fn needs_sync(&self) -> bool {
+        self.synced.try_lock().map_or(true, |synced| *synced < self.appended.load(Ordering::Acquire))
+    }
+
     /// Makes all stripes that were written before durable. Returns the positions where that failed
     /// and that had not failed before.
     ///
     /// # Errors
     /// If they are durable on fewer than k targets.
     pub fn sync(&self) -> Result<Vec<usize>> {
+        let Synced { missing, cost } = self.sync_uncounted();
+        if let Some(cost) = cost {
+            self.targets.steps().add_sync(&cost);
+        }
+        missing
+    }
+
+    /// As `sync`, but leaves it to the caller to count the cost: it may sync several sets at the
+    /// same time, and waits for the slowest.
+    pub fn sync_uncounted(&self) -> Synced {
         let wanted = self.appended.load(Ordering::Acquire);
         let mut synced = lock(&self.synced);
         if *synced >= wanted {
-            return Ok(Vec::new());
+            return Synced { missing: Ok(Vec::new()), cost: None };
         }
         // A thread that waited for the lock also syncs the stripes written in the meantime.
         let wanted = self.appended.load(Ordering::Acquire);
@@ -490,19 +514,17 @@ impl SetWriter {
         let done = batch.wait_for_most(&self.targets, self.enough(), self.need);
         let took = begun.elapsed();
         let slave = done.iter().filter_map(|(_, _, result)| result.as_ref().ok()).max().copied().unwrap_or_default();
-        let Cost { distribution, slave, .. } = Cost::of(took, Duration::ZERO, took, slave);
-        self.targets.steps().add(WriteStep::Distribution, distribution);
-        self.targets.steps().add(WriteStep::Slave, slave);
+        let cost = Some(Cost::of(took, Duration::ZERO, took, slave));
         missing.extend(done.iter().filter(|(_, _, result)| result.is_err()).map(|(position, ..)| *position));
         let have = self.layout.blocks() - missing.len();
         self.failed().extend(&missing);
         // An append can move to other targets; a sync cannot. So accept it as long as the data is
         // readable.
         if have < self.layout.code.shape().k {
-            return Err(self.too_few(have, false));
+            return Synced { missing: Err(self.too_few(have, false)), cost };
         }
         *synced = wanted;
-        Ok(missing.difference(&known).copied().collect())
+        Synced { missing: Ok(missing.difference(&known).copied().collect()), cost }
     }
 }
 

@@ -1,0 +1,212 @@
+//! What sets lack: positions that missed stripes. The metadata is told before a transaction names
+//! the stripes, so that they are repaired. It is told again if it may have forgotten: a request may
+//! fail, and a metadata server that takes over may lack what the one before had not made durable.
+
+use crate::Result;
+use crate::data::store::Store;
+use plan::SetId;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use volume::{SetWriter, Synced};
+
+/// The positions that sets lack. With each the number of losses of the metadata when it was told;
+/// None: it was not told.
+pub(crate) type Lacking = HashMap<SetId, BTreeMap<u16, Option<u64>>>;
+
+impl Store {
+    /// Remembers positions that a set lacks, until the metadata is told.
+    pub(super) fn note_lacking(&self, set: SetId, positions: &[usize]) {
+        if !positions.is_empty() {
+            let mut lacking = self.lacking.lock();
+            let known = lacking.entry(set).or_default();
+            positions.iter().for_each(|&position| _ = known.entry(position as u16).or_default());
+        }
+    }
+
+    /// Tells the metadata what sets lack, if it does not know: it queues them for repair.
+    pub(crate) fn tell_lacking(&self) -> Result<()> {
+        // A loss while the request is on its way counts, too.
+        let losses = self.sets.losses();
+        let untold: Vec<(SetId, Vec<u16>)> = {
+            let mut lacking = self.lacking.lock();
+            // Transactions may not name lost sets.
+            lacking.retain(|&set, _| self.is_ours(set));
+            let of = |(&set, positions): (&SetId, &BTreeMap<u16, Option<u64>>)| {
+                let untold = positions.iter().filter(|(_, told)| **told != Some(losses));
+                (set, untold.map(|(&position, _)| position).collect())
+            };
+            lacking.iter().map(of).filter(|(_, untold): &(_, Vec<u16>)| !untold.is_empty()).collect()
+        };
+        // What one set lacks is told whatever happens to the others.
+        let mut done = Ok(());
+        for (set, positions) in untold {
+            let told = self.meta.queue_repair(set, &positions);
+            if let (Ok(_), Some(known)) = (&told, self.lacking.lock().get_mut(&set)) {
+                positions.iter().for_each(|position| _ = known.insert(*position, Some(losses)));
+            }
+            done = done.and(told.map(drop));
+        }
+        Ok(done?)
+    }
+
+    /// Returns when all stripes that were written before are durable, each on the required number
+    /// of targets, and the metadata knows what their sets lack.
+    pub fn sync(&self) -> Result<()> {
+        let writers = {
+            let mut unsynced = self.unsynced.lock();
+            // The chunks of lost sets may be removed.
+            unsynced.retain(|writer| self.is_ours(writer.layout().set));
+            unsynced.clone()
+        };
+        let needy: Vec<&Arc<SetWriter>> = writers.iter().filter(|writer| writer.needs_sync()).collect();
+        let synced = at_once(&needy, |writer| writer.sync_uncounted());
+        // Only the slowest is waited for.
+        if let Some(slowest) = synced.iter().filter_map(|synced| synced.cost).max_by_key(|cost| cost.total()) {
+            self.targets.steps().add_sync(&slowest);
+        }
+        // A set may lack more than this sync found: another thread whose write failed may not have
+        // told it yet.
+        writers.iter().for_each(|writer| self.note_lacking(writer.layout().set, &writer.missing()));
+        let told = self.tell_lacking();
+        let mut done = Ok(());
+        for (writer, Synced { missing, .. }) in needy.into_iter().zip(synced) {
+            match missing {
+                Ok(missing) if missing.is_empty() => {}
+                Ok(_) => done = done.and(self.give_up(writer)),
+                Err(error) => done = done.and(Err(error.into())),
+            }
+        }
+        done.and(told)?;
+        let open: Vec<Arc<SetWriter>> = self.open.lock().iter().map(|open| open.writer.clone()).collect();
+        // Only open sets get more stripes, and those that a thread has chosen for one already. But a
+        // set that was opened after the list was copied stays on it.
+        let left: Vec<SetId> = {
+            let mut unsynced = self.unsynced.lock();
+            unsynced.retain(|writer| {
+                let is_in = |list: &[Arc<SetWriter>]| list.iter().any(|other| Arc::ptr_eq(other, writer));
+                // The pin ends after its stripe is written.
+                !is_in(&writers) || is_in(&open) || self.is_pinned(writer.layout().set) || writer.needs_sync()
+            });
+            unsynced.iter().map(|writer| writer.layout().set).collect()
+        };
+        if !self.sets.may_lose() {
+            self.lacking.lock().retain(|set, known| left.contains(set) || known.values().any(Option::is_none));
+        }
+        Ok(())
+    }
+}
+
+/// Does something with all of them at the same time.
+fn at_once<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let Some((first, others)) = all.split_first() else { return Vec::new() };
+    std::thread::scope(|scope| {
+        let running: Vec<_> = others.iter().map(|one| scope.spawn(|| work(one))).collect();
+        let mut done = vec![work(first)];
+        let join = |thread: std::thread::ScopedJoinHandle<'_, R>| {
+            thread.join().unwrap_or_else(|why| std::panic::resume_unwind(why))
+        };
+        done.extend(running.into_iter().map(join));
+        done
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::FileSystem;
+    use crate::data::set_load::Open;
+    use crate::testing::{Lab, Way, make};
+    use session::transport::Call;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::time::Instant;
+    use volume::steps::Mark;
+    use volume::{StripeBuffer, WriteStep};
+
+    fn stripe(fs: &FileSystem) -> StripeBuffer {
+        let mut buffer = fs.store.pool.take();
+        buffer.extend_from_slice(&[7; 10_000]);
+        buffer
+    }
+
+    /// The set is full, or another thread gave it up, while a stripe is on its way to it. Others
+    /// sync meanwhile.
+    #[test]
+    fn a_stripe_that_arrives_after_its_set_was_sealed_is_synced() {
+        let lab = Lab::new("rs:2+1", 3);
+        let fs = lab.open();
+        let (Open { writer, .. }, pin) = fs.store.writer(false).unwrap();
+        fs.store.give_up(&writer).unwrap();
+        fs.store.sync().unwrap();
+        let arrived = writer.append(stripe(&fs), 1, b"").map_err(|(why, _)| why).unwrap();
+        assert!(arrived.missing.is_empty() && writer.has_unsynced());
+        drop(pin);
+        fs.store.sync().unwrap();
+        assert!(!writer.has_unsynced());
+        assert!(!fs.store.has_writer(writer.layout().set), "nothing is left to be synced");
+    }
+
+    /// Nothing is counted twice, and nothing that another thread counted is taken for client tasks.
+    #[test]
+    fn of_sets_that_are_synced_at_the_same_time_the_slowest_counts() {
+        let lab = Lab::new("rs:2+1", 3);
+        let fs = lab.open();
+        let writers = [(); 3].map(|()| {
+            let (Open { writer, .. }, _pin) = fs.store.writer(false).unwrap();
+            writer.append(stripe(&fs), 1, b"").map_err(|(why, _)| why).unwrap();
+            fs.store.give_up(&writer).unwrap();
+            writer
+        });
+        let of = |step| fs.store.targets.steps().totals().of(step);
+        let (before, begun, mark) = (of(WriteStep::Slave).count, Instant::now(), Mark::now());
+        let counted = || of(WriteStep::Distribution).time + of(WriteStep::Slave).time;
+        let earlier = counted();
+        fs.store.sync().unwrap();
+        let (rest, took) = (mark.rest(), begun.elapsed());
+        assert!(writers.iter().all(|writer| !writer.has_unsynced()));
+        assert_eq!(of(WriteStep::Slave).count, before + 1);
+        assert!(counted() > earlier && counted() - earlier + rest <= took);
+    }
+
+    /// Counts what the server is told of lacking positions, and refuses it at first.
+    struct Counting {
+        way: Way,
+        refuses: Arc<AtomicBool>,
+        told: Arc<AtomicUsize>,
+    }
+
+    impl Call for Counting {
+        fn call(&self, operation: u16, arguments: &[u8]) -> meta::Result<Vec<u8>> {
+            const QUEUE_REPAIR: u16 = 23;
+            if operation == QUEUE_REPAIR {
+                if self.refuses.load(Ordering::SeqCst) {
+                    return Err(meta::Error::Unavailable("it does not answer".into()));
+                }
+                self.told.fetch_add(1, Ordering::SeqCst);
+            }
+            self.way.call(operation, arguments)
+        }
+    }
+
+    #[test]
+    fn what_a_server_was_not_told_or_may_have_forgotten_is_told_again() {
+        let lab = Lab::new("rs:2+1", 3);
+        let (refuses, told) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
+        let fs = lab.client_over(|way| Counting { way, refuses: refuses.clone(), told: told.clone() });
+        let told = || told.load(Ordering::SeqCst);
+        let (Open { writer, .. }, _pin) = fs.store.writer(false).unwrap();
+        fs.store.note_lacking(writer.layout().set, &[1]);
+        fs.store.sync().unwrap_err();
+        assert_eq!(told(), 0);
+        refuses.store(false, Ordering::SeqCst);
+        fs.store.sync().unwrap();
+        fs.store.sync().unwrap();
+        assert_eq!(told(), 1);
+        // As after the answer of a server that took over.
+        fs.client().unwrap().sets.keep(&[], &[]);
+        let ino = make(&fs, "file");
+        fs.write(ino, 0, &[1; 100_000]).unwrap();
+        fs.sync(ino).unwrap();
+        fs.store.tell_lacking().unwrap();
+        assert_eq!(told(), 2);
+    }
+}
