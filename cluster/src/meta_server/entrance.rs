@@ -26,6 +26,8 @@ const LEASE_TIMEOUT: Duration = Duration::from_millis(1500);
 /// How long a command waits for a server that takes over, and how often it looks.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
 const COMMAND_POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// How long what was open may take to be gone. What hangs longer is left to itself.
+const DROP_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a server that was invited may take until it has the volume.
 pub(super) const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -36,6 +38,16 @@ pub(super) type Invited = oneshot::Sender<Result<(), String>>;
 pub(super) struct Term {
     pub meta: Arc<MetaServer>,
     over: AtomicBool,
+}
+
+/// Drops what was open, with its threads.
+pub(super) fn let_go(term: Option<Arc<Term>>) {
+    let (sender, gone) = std::sync::mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        drop(term);
+        drop(sender);
+    });
+    let _ = gone.recv_timeout(DROP_TIMEOUT);
 }
 
 /// What a server knows and shares with its connections.

@@ -2,7 +2,7 @@
 //! has the seat. Long work has a thread of its own, which reports its end to the seat's thread.
 
 use super::company::{Company, HEARTBEAT_INTERVAL, StandbyProgress, Standing};
-use super::entrance::{Entrance, EntranceService, Invited, TAKEOVER_TIMEOUT, Term};
+use super::entrance::{Entrance, EntranceService, Invited, TAKEOVER_TIMEOUT, let_go};
 use super::list::{read_list, write_list};
 use super::peers::{Door, Ways, What};
 use super::seat::{Action, Claimed, Peer, Rules, Seat, SeatState};
@@ -31,8 +31,6 @@ const LONG_DRAIN: Duration = Duration::from_secs(10);
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a server that ends waits for an opening that has begun.
 const ENDS: Duration = Duration::from_secs(1);
-/// How long what was open may take to be gone. What hangs longer is left to itself.
-const DROPS: Duration = Duration::from_secs(2);
 /// How long another server may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -583,16 +581,6 @@ impl Post {
         let takes = matches!(taken, Ok(peer_answer) if peer_answer.refused.is_none());
         self.entrance.set_holder(takes.then(|| next.clone()));
     }
-}
-
-/// Drops what was open, with its threads.
-fn let_go(term: Option<Arc<Term>>) {
-    let (sender, gone) = channel::<()>();
-    std::thread::spawn(move || {
-        drop(term);
-        drop(sender);
-    });
-    let _ = gone.recv_timeout(DROPS);
 }
 
 /// Whether a volume that could not be opened may be opened later.

@@ -5,13 +5,9 @@
 use crate::Result;
 use crate::data::store::Store;
 use plan::SetId;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use volume::{SetWriter, Synced};
-
-/// The positions that sets lack. With each the number of losses of the metadata when it was told;
-/// None: it was not told.
-pub(crate) type Lacking = HashMap<SetId, BTreeMap<u16, Option<u64>>>;
 
 impl Store {
     /// Remembers positions that a set lacks, until the metadata is told.
@@ -78,8 +74,8 @@ impl Store {
         }
         done.and(told)?;
         let open: Vec<Arc<SetWriter>> = self.open.lock().iter().map(|open| open.writer.clone()).collect();
-        // Only open sets get more stripes, and those that a thread has chosen for one already. But a
-        // set that was opened after the list was copied stays on it.
+        // Only open sets get more stripes, and those that a thread has chosen for one already. But
+        // a set that was opened after the list was copied stays on it.
         let left: Vec<SetId> = {
             let mut unsynced = self.unsynced.lock();
             unsynced.retain(|writer| {

@@ -2,7 +2,6 @@
 
 use crate::data::claims::Claims;
 use crate::data::coding::Coders;
-use crate::data::lacking::Lacking;
 use crate::data::set_load::{Busy, Open};
 use crate::data::space::{self, TargetSpace};
 use crate::data::topology::Topology;
@@ -62,6 +61,10 @@ pub(crate) trait NewSets: Send + Sync {
         0
     }
 }
+
+/// The positions that sets lack. With each the number of losses of the metadata when it was told;
+/// None: it was not told.
+type Lacking = HashMap<SetId, BTreeMap<u16, Option<u64>>>;
 
 /// The settings of a store.
 pub(crate) struct Options {

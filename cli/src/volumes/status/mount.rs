@@ -48,7 +48,7 @@ pub fn run(volume: &FileSystem, place: &str, write_cost: bool, as_json: bool) ->
             }
         }
         show::text(format_args!(
-            "  {} in {} not committed yet, {} not yet in stripes; {} degraded, {} hedged; {} whose checksum did not fit",
+            "  {} in {} not committed, {} not in stripes; {} degraded, {} hedged; {} whose checksum did not fit",
             show::bytes(uncommitted),
             show::count(files, "file"),
             show::bytes(volume.dirty_bytes()),
