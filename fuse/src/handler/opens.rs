@@ -5,12 +5,14 @@ use fs::lock;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// Openers of files and directories by number.
 #[derive(Default)]
 pub(super) struct Opens {
     files: Mutex<HashMap<u64, Openers>>,
+    /// An answer with a size has reached the kernel.
+    arrived: Condvar,
     /// All who may write.
     writers: AtomicU32,
 }
@@ -101,6 +103,7 @@ impl Opens {
     /// it arrives.
     pub fn tell_size(&self, ino: u64, size: u64) {
         self.telling(ino, size);
+        self.arrives(ino);
         self.told_size(ino);
     }
 
@@ -124,11 +127,19 @@ impl Opens {
         }
     }
 
+    /// That answer is written to the kernel now. What `told_size` follows must not wait for reads.
+    pub fn arrives(&self, ino: u64) {
+        if let Some(openers) = self.map().get_mut(&ino) {
+            openers.size.arrives();
+        }
+    }
+
     /// The kernel has that answer.
     pub fn told_size(&self, ino: u64) {
         if let Some(openers) = self.map().get_mut(&ino) {
             openers.size.told();
         }
+        self.arrived.notify_all();
     }
 
     /// The kernel puts the end of a file to where it wrote, or behind it.
@@ -143,9 +154,20 @@ impl Opens {
         self.map().get(&ino).and_then(|openers| openers.size.grows(size))
     }
 
-    /// Whether the kernel may get what was read of the pages `asked`, `read` bytes.
+    /// Whether the kernel may get what was read of the pages `asked`, `read` bytes. A program may
+    /// read before the thread that answered it notes that: then this waits for that thread.
     pub fn may_answer(&self, ino: u64, asked: Range<u64>, read: usize) -> bool {
-        self.map().get_mut(&ino).is_none_or(|openers| openers.size.may_answer(asked, read as u64))
+        let mut map = self.map();
+        loop {
+            let Some(openers) = map.get_mut(&ino) else { return true };
+            if openers.size.may_answer(asked.clone(), read as u64) {
+                return true;
+            }
+            if !openers.size.is_arriving() {
+                return false;
+            }
+            map = self.arrived.wait(map).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
     }
 
     /// Whether the kernel must ask again how many bytes a file takes; `allocated` is the number
@@ -180,6 +202,27 @@ mod tests {
         assert!(opens.must_ask(7, 30) && opens.must_ask(7, 30), "until it was told");
         opens.told(7, 30);
         assert!(!opens.must_ask(7, 30));
+    }
+
+    /// A program truncates a file and reads it, before the thread that answered the truncation gets
+    /// the processor: the read is not refused, which would be a short read.
+    #[test]
+    fn a_read_waits_for_the_thread_that_told_the_size_before() {
+        let opens = Opens::default();
+        opens.add(7, libc::O_RDWR, 0);
+        opens.tell_size(7, 10_000);
+        opens.telling(7, 5000);
+        assert!(!opens.may_answer(7, 4096..8192, 904), "the answer waits for the kernel's pages");
+        opens.arrives(7);
+        std::thread::scope(|scope| {
+            let reads = scope.spawn(|| opens.may_answer(7, 4096..8192, 904));
+            while opens.map()[&7].size.refused() < 2 {
+                std::thread::yield_now();
+            }
+            assert!(!reads.is_finished());
+            opens.told_size(7);
+            assert!(reads.join().unwrap());
+        });
     }
 
     #[test]

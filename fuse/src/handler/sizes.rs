@@ -23,9 +23,10 @@ const MAX_REFUSED: usize = 64;
 pub(super) struct Size {
     /// The least and the most that it may be. A kernel that was told nothing has no pages.
     believed: Option<(u64, u64)>,
-    /// Answers with a size that are on their way to the kernel, and the least and the most that
-    /// they say.
+    /// Answers with a size that the kernel gets, and the least and the most that they say; and how
+    /// many of them are being written to it, which waits for nothing.
     answers: u32,
+    arriving: u32,
     coming: Option<(u64, u64)>,
     /// What the kernel will ask for again; it learned no size since.
     refused: Vec<Range<u64>>,
@@ -40,9 +41,20 @@ impl Size {
         self.refused.clear();
     }
 
+    /// The answer is written to the kernel now, which may ask for pages before [`Size::told`].
+    pub fn arrives(&mut self) {
+        self.arriving += 1;
+    }
+
+    /// Whether an answer may have reached the kernel of which nobody has said so.
+    pub fn is_arriving(&self) -> bool {
+        self.arriving > 0
+    }
+
     /// The answer has reached the kernel, which drops its pages if the size is another one.
     pub fn told(&mut self) {
         self.answers = self.answers.saturating_sub(1);
+        self.arriving = self.arriving.saturating_sub(1);
         if self.answers == 0 {
             self.believed = self.coming.take().or(self.believed);
         }
@@ -53,6 +65,12 @@ impl Size {
     pub fn wrote(&mut self, end: u64) {
         self.believed = self.believed.map(|(least, most)| (least.max(end), most.max(end)));
         self.refused.clear();
+    }
+
+    /// How many reads were refused since the kernel learned a size.
+    #[cfg(test)]
+    pub fn refused(&self) -> usize {
+        self.refused.len()
     }
 
     /// Where the kernel may believe the end to be, if a file of `size` bytes has grown since.
@@ -92,6 +110,7 @@ mod tests {
 
     fn told(size: &mut Size, bytes: u64) {
         size.telling(bytes);
+        size.arrives();
         size.told();
     }
 

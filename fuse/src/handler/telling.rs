@@ -32,6 +32,7 @@ impl<F: Files> Handler<F> {
         let (told, opens) = (self.tell_allocated(found), self.opens.clone());
         opens.telling(ino.0, found.size);
         let tell = move || {
+            opens.arrives(ino.0);
             answer(told);
             opens.told_size(ino.0);
         };
