@@ -2,7 +2,9 @@
 //! `schedules CASE SEED` is such a process.
 
 use std::collections::HashMap;
+use std::ffi::c_void;
 use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{channel, sync_channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant, SystemTime};
@@ -160,7 +162,38 @@ fn deadlock() {
     drop(other);
 }
 
-const CASES: [(&str, fn()); 6] = [
+/// Where the memory is that a thread frees after its last moment in the world, and whether it has.
+static FREED_LATE: AtomicUsize = AtomicUsize::new(0);
+
+/// What is freed while another thread runs does not come back: two would change the same list.
+fn late() {
+    extern "C" fn free(block: *mut c_void) {
+        // SAFETY: the thread below made it, and left it to this function.
+        drop(unsafe { Box::from_raw(block.cast::<[u8; 3000]>()) });
+        FREED_LATE.store(block.addr(), Ordering::SeqCst);
+    }
+    // The world's own key is made with the first thread, so that this one comes after it.
+    std::thread::spawn(|| ()).join().unwrap();
+    let mut key = 0;
+    // SAFETY: `key` is a place for the result.
+    assert_eq!(unsafe { libc::pthread_key_create(&mut key, Some(free)) }, 0);
+    let leaves = move || {
+        let block = Box::into_raw(Box::new([0u8; 3000]));
+        // SAFETY: the key exists.
+        assert_eq!(unsafe { libc::pthread_setspecific(key, block.cast()) }, 0);
+    };
+    std::thread::spawn(leaves).join().unwrap();
+    while FREED_LATE.load(Ordering::SeqCst) == 0 {
+        std::hint::spin_loop();
+    }
+    let next = std::hint::black_box(Box::new([1u8; 3000]));
+    assert_ne!(next.as_ptr().addr(), FREED_LATE.load(Ordering::SeqCst));
+    let dice = world::roll(|dice| dice.below(1000));
+    println!("{dice}");
+}
+
+const CASES: [(&str, fn()); 7] = [
+    ("late", late),
     ("threads", threads),
     ("time", time),
     ("chance", chance),
@@ -184,7 +217,7 @@ fn main() -> ExitCode {
         in_world(seed.parse().expect("a seed"), *work);
         return ExitCode::SUCCESS;
     }
-    for (case, _) in &CASES[..5] {
+    for (case, _) in &CASES[..6] {
         let mut all = Vec::new();
         for seed in 0..12 {
             let (well, said) = child(case, seed);
