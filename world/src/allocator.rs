@@ -117,8 +117,8 @@ unsafe impl GlobalAlloc for Preempting {
             // SAFETY: as above.
             return unsafe { System.dealloc(pointer, layout) };
         }
-        // The C library and `std` free a little after the last moment of a thread, while others run:
-        // nobody gets that again.
+        // The C library and `std` free a little after the last moment of a thread, while others
+        // run: nobody gets that again.
         let Some((class, _)) = class(layout).filter(|_| inside()) else { return };
         // SAFETY: the block is nobody's any more, and long enough for an address.
         unsafe { pointer.cast::<usize>().write(FREE_LISTS[class].load(Ordering::Relaxed)) };
