@@ -12,7 +12,6 @@
 
 mod address;
 pub mod capability;
-mod defect;
 #[cfg(test)]
 mod golden;
 mod identity;

@@ -151,24 +151,33 @@ fn look_after(fs: &Weak<FileSystem>, ticks: &Receiver<()>) {
     }
 }
 
+/// Runs background work. `tell` gets a line about a panic in it and the thread continues: the result
+/// is None then.
+pub fn caught<T>(what: &str, tell: impl FnOnce(&str), work: impl FnOnce() -> T) -> Option<T> {
+    // A panic leaves the same state as an error does: locks stay usable, and the next run does the
+    // work.
+    let done = catch_unwind(AssertUnwindSafe(work)).ok();
+    if done.is_none() {
+        let line = format!("a defect in {what}, see the message about a panic; please report it");
+        let _ = catch_unwind(AssertUnwindSafe(|| tell(&line)));
+    }
+    done
+}
+
 impl FileSystem {
     /// Runs background work. A panic in it is logged and counted and the thread continues: the
     /// result is None then.
     pub fn beside<T>(&self, what: &str, work: impl FnOnce() -> T) -> Option<T> {
-        // A panic leaves the same state as an error does: locks stay usable, and the next run does
-        // the work.
         #[cfg(test)]
         let work = || {
             self.counts.begins(what);
             work()
         };
-        let done = catch_unwind(AssertUnwindSafe(work)).ok();
-        if done.is_none() {
+        let tell = |line: &str| {
             self.counts.defects.fetch_add(1, Ordering::Relaxed);
-            let line = format!("a defect in {what}, see the message about a panic; please report it");
-            let _ = catch_unwind(AssertUnwindSafe(|| self.volume.warn(&line)));
-        }
-        done
+            self.volume.warn(line);
+        };
+        caught(what, tell, work)
     }
 
     fn store_pieces(&self, file: &Arc<File>, taken: Vec<Taken>) -> Result<()> {

@@ -38,7 +38,8 @@ mod testing;
 mod volume;
 
 pub use ::volume::target::Holder;
-pub use ::volume::{lock, shown};
+pub use ::volume::{lock, shown, unpoisoned};
+pub use background::caught;
 pub use client::ending::Ending;
 pub use client::{Find, Server};
 pub use clock::simulate_clock;

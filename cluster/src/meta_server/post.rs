@@ -10,7 +10,6 @@ use super::service::{Commands, MetaServer};
 use super::trail::Trail;
 use super::watch::{Watch, WatchResult};
 use crate::capability::ClusterKey;
-use crate::defect::caught;
 use crate::places::ClusterPlaces;
 use fs::{Error, Tenure};
 use std::path::PathBuf;
@@ -215,7 +214,7 @@ impl Post {
 
     /// Does `what` on a thread that goes on after a panic.
     fn caught<T>(&self, host: &impl Host, what: &str, work: impl FnOnce() -> T) -> Option<T> {
-        caught(what, self.places.stores(), |line| host.say(line), work)
+        self.places.stores().caught(what, |line| host.say(line), work)
     }
 
     /// Keeps the list of servers for the next start.

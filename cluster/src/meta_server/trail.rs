@@ -3,7 +3,6 @@
 //! before this process opens the volume, also while a target hangs.
 
 use super::entrance::Entrance;
-use crate::defect::caught;
 use crate::places::ClusterPlaces;
 use crate::ranks::{StandbyCourse, StandbyIndex, StandbyWalk};
 use meta::journal::{FollowOptions, Follower, Hint, MirrorTarget, Shelf};
@@ -91,7 +90,7 @@ impl Walk {
         while !self.is_over() {
             // What it has of the journal stays as after an error: it is read again.
             let follow = || self.follow(directory, entrance);
-            let followed = caught("following the holder", places.stores(), |line| tracing::error!("{line}"), follow);
+            let followed = places.stores().caught("following the holder", |line| tracing::error!("{line}"), follow);
             if let Err(why) = followed.unwrap_or_else(|| Err(fs::Error::Invalid("a defect".into())))
                 && !self.is_over()
             {

@@ -56,6 +56,15 @@ impl fmt::Debug for Stores {
 }
 
 impl Stores {
+    /// Runs background work, as [`fs::caught`]; a panic in it is counted with the stores' reports.
+    pub(crate) fn caught<T>(&self, what: &str, tell: impl FnOnce(&str), work: impl FnOnce() -> T) -> Option<T> {
+        let tell = |line: &str| {
+            self.reports.count_defect();
+            tell(line);
+        };
+        fs::caught(what, tell, work)
+    }
+
     /// Uses this certificate, and these credentials with every operation.
     pub fn new(tls: Option<ClientTls>, credentials: Option<Arc<dyn Credentials>>) -> Self {
         Self { clients: Ranked::default(), tls, credentials, reports: Arc::default(), fence: Ranked::default() }

@@ -45,7 +45,7 @@ impl Reports {
     }
 
     /// Counts a panic.
-    pub(crate) fn count_defect(&self) {
+    pub(super) fn count_defect(&self) {
         self.defects.fetch_add(1, Ordering::Relaxed);
     }
 

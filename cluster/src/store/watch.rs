@@ -4,7 +4,6 @@
 
 use super::protocol::method;
 use super::remote::Stores;
-use crate::defect::caught;
 use plan::report::Report;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -23,7 +22,7 @@ pub fn watch(stores: &Arc<Stores>, pause: Duration) {
 /// Does a round every `pause`. A panic ends its round only.
 async fn every(pause: Duration, stores: Weak<Stores>, round: fn(&Stores, Duration)) {
     while let Some(stores) = stores.upgrade() {
-        caught("asking the stores", &stores, |line| tracing::warn!("{line}"), || round(&stores, pause));
+        stores.caught("asking the stores", |line| tracing::warn!("{line}"), || round(&stores, pause));
         drop(stores);
         tokio::time::sleep(pause).await;
     }

@@ -1,7 +1,7 @@
 //! Which files are open.
 
 use super::sizes::Size;
-use fs::lock;
+use fs::{lock, unpoisoned};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -166,7 +166,7 @@ impl Opens {
             if !openers.size.is_arriving() {
                 return false;
             }
-            map = self.arrived.wait(map).unwrap_or_else(|poisoned| poisoned.into_inner());
+            map = unpoisoned(self.arrived.wait(map));
         }
     }
 

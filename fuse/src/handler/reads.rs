@@ -7,9 +7,13 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 /// The most threads beside those that take requests. Further reads wait for one of them.
 const MAX_THREADS: usize = 64;
+
+/// How long a thread without work stays: it keeps a buffer of the longest read.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 type Read = Box<dyn FnOnce() + Send>;
 
@@ -100,8 +104,13 @@ impl Queue {
                 return;
             } else {
                 state.idle += 1;
-                state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+                let (waited, how) = fs::unpoisoned(self.changed.wait_timeout(state, IDLE_TIMEOUT));
+                state = waited;
                 state.idle -= 1;
+                if how.timed_out() && state.reads.is_empty() {
+                    state.threads -= 1;
+                    return;
+                }
             }
         }
     }
