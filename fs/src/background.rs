@@ -151,8 +151,8 @@ fn look_after(fs: &Weak<FileSystem>, ticks: &Receiver<()>) {
     }
 }
 
-/// Runs background work. `tell` gets a line about a panic in it and the thread continues: the result
-/// is None then.
+/// Runs background work. `tell` gets a line about a panic in it and the thread continues: the
+/// result is None then.
 pub fn caught<T>(what: &str, tell: impl FnOnce(&str), work: impl FnOnce() -> T) -> Option<T> {
     // A panic leaves the same state as an error does: locks stay usable, and the next run does the
     // work.
