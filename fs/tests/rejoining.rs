@@ -7,7 +7,7 @@ use lab::*;
 use std::io::IoSlice;
 use std::time::{Duration, Instant};
 use volume::Control;
-use volume::target::{Claim, ClaimRequest, Durable, Epoch, Faults, Target, TargetFile};
+use volume::target::{Claim, ClaimRequest, Durable, Epoch, Faults, ReadAt, Target, TargetFile};
 
 fn until(what: &str, reached: impl Fn() -> bool) {
     let begun = Instant::now();
@@ -24,7 +24,7 @@ fn metadata(lab: &Lab) -> Vec<(usize, TargetFile, Vec<u8>)> {
         for (file, length) in disk.list().unwrap() {
             if matches!(file, TargetFile::Journal { .. } | TargetFile::Snapshot { .. }) {
                 let mut bytes = vec![0; length as usize];
-                let read = disk.read(file, 0, &mut bytes).unwrap_or(0);
+                let read = disk.read_at(file, 0, &mut bytes).unwrap_or(0);
                 bytes.truncate(read);
                 all.push((number, file, bytes));
             }

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 use volume::target::{
-    Allocation, ClaimRequest, ClaimState, Durable, Faults, Faulty, Memory, Owner, Space, Target, TargetFile,
+    Allocation, ClaimRequest, ClaimState, Durable, Faults, Faulty, Memory, Owner, Presence, ReadPart, Space, Target,
+    TargetFile, Wait, look_by_reading,
 };
 
 /// A target in memory that reports its space only when it is allowed to.
@@ -26,8 +27,8 @@ impl Target for Slow {
         self.inner.write(file, offset, parts, durable)
     }
 
-    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        self.inner.read(file, offset, into)
+    fn read(&self, file: TargetFile, parts: &mut [ReadPart<'_>], wait: Wait) -> io::Result<()> {
+        self.inner.read(file, parts, wait)
     }
 
     fn sync(&self, file: TargetFile) -> io::Result<Duration> {
@@ -69,7 +70,9 @@ impl Target for Slow {
         None
     }
 
-    volume::test_target_with_plain_reads!();
+    fn look(&self, files: &[TargetFile]) -> io::Result<Vec<Presence>> {
+        look_by_reading(self, files)
+    }
 }
 
 /// As on a busy machine with many targets, where some threads have not run when the space is added

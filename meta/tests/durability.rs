@@ -345,7 +345,7 @@ fn an_interrupted_snapshot_is_not_used() {
         let broken = targets[0].copy();
         let mut bytes = vec![0; 300];
         let file = broken.names().into_iter().find(|name| matches!(name, TargetFile::Snapshot { .. })).unwrap();
-        volume::target::Target::read(&*broken, file, 0, &mut bytes).unwrap();
+        volume::target::ReadAt::read_at(&*broken, file, 0, &mut bytes).unwrap();
         let newer = TargetFile::Snapshot { last: last - 1 };
         volume::target::Target::write(
             &**target,

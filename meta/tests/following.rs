@@ -16,7 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use volume::target::{
-    Allocation, ClaimRequest, ClaimState, Durable, Faults, Faulty, Holder, Memory, Owner, Space, Target, TargetFile,
+    Allocation, ClaimRequest, ClaimState, Durable, Faults, Faulty, Holder, Memory, Owner, Presence, ReadAt, ReadPart,
+    Space, Target, TargetFile, Wait, look_by_reading,
 };
 
 /// How long a test waits for something.
@@ -35,8 +36,8 @@ impl Target for OnlyRead {
         refused()
     }
 
-    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        self.0.read(file, offset, into)
+    fn read(&self, file: TargetFile, parts: &mut [ReadPart<'_>], wait: Wait) -> io::Result<()> {
+        self.0.read(file, parts, wait)
     }
 
     fn sync(&self, _: TargetFile) -> io::Result<Duration> {
@@ -75,7 +76,9 @@ impl Target for OnlyRead {
         None
     }
 
-    volume::test_target_with_plain_reads!();
+    fn look(&self, files: &[TargetFile]) -> io::Result<Vec<Presence>> {
+        look_by_reading(self, files)
+    }
 }
 
 /// An index that stays when its user is gone, and counts how many times it was cleared.
@@ -183,7 +186,7 @@ type Files = Vec<(TargetFile, Vec<u8>)>;
 fn content(disk: &Memory) -> Files {
     let file = |(file, bytes): (TargetFile, u64)| {
         let mut content = vec![0; bytes as usize];
-        disk.read(file, 0, &mut content).unwrap();
+        disk.read_at(file, 0, &mut content).unwrap();
         (file, content)
     };
     disk.list().unwrap().into_iter().map(file).collect()

@@ -14,7 +14,10 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
-use volume::target::{Allocation, ClaimRequest, ClaimState, Durable, Owner, Space, Target, TargetFile};
+use volume::target::{
+    Allocation, ClaimRequest, ClaimState, Durable, Owner, Presence, ReadPart, Space, Target, TargetFile, Wait,
+    look_by_reading,
+};
 
 const SOUND: u8 = 0;
 /// Writes panic.
@@ -45,8 +48,8 @@ impl Target for Odd {
         }
     }
 
-    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        self.0.read(file, offset, into)
+    fn read(&self, file: TargetFile, parts: &mut [ReadPart<'_>], wait: Wait) -> io::Result<()> {
+        self.0.read(file, parts, wait)
     }
 
     fn sync(&self, file: TargetFile) -> io::Result<Duration> {
@@ -85,7 +88,9 @@ impl Target for Odd {
         None
     }
 
-    volume::test_target_with_plain_reads!();
+    fn look(&self, files: &[TargetFile]) -> io::Result<Vec<Presence>> {
+        look_by_reading(self, files)
+    }
 }
 
 /// When an index panics.

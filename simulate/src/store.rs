@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use volume::lock;
-use volume::target::{ClaimRequest, Clock, Crash, Memory, Refusal, Target};
+use volume::target::{ClaimRequest, Clock, Crash, Memory, ReadAt, Refusal, Target};
 
 /// The faults of a store.
 #[derive(Clone, Copy, Debug, Default)]
@@ -134,7 +134,7 @@ impl Store {
     /// Syncs a file of its disk as one process has that open, unless this store lies.
     pub fn sync(&self, disk: &Crash, file: volume::target::TargetFile) -> io::Result<()> {
         if self.lies.load(Ordering::Relaxed) {
-            return disk.read(file, 0, &mut []).map(drop);
+            return disk.read_at(file, 0, &mut []).map(drop);
         }
         disk.sync(file).map(drop)
     }

@@ -14,8 +14,8 @@ use std::thread::sleep;
 use std::time::Duration;
 use volume::lock;
 use volume::target::{
-    Allocation, ClaimRequest, ClaimState, Crash, Durable, Owner, Presence, Space, Target, TargetFile, look_by_reading,
-    read_each, timed,
+    Allocation, ClaimRequest, ClaimState, Crash, Durable, Owner, Presence, ReadPart, Space, Target, TargetFile, Wait,
+    look_by_reading, read_each, timed,
 };
 use world::Process;
 
@@ -198,32 +198,14 @@ impl Target for View {
         })
     }
 
-    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        self.ask(60, |_| self.disk.read(file, offset, into))
-    }
-
-    fn read_cached(&self, _: TargetFile, _: u64, _: &mut [u8]) -> Option<usize> {
-        None
-    }
-
-    fn read_within(&self, _: TargetFile, _: u64, _: &mut [u8], _: Duration) -> Option<io::Result<usize>> {
-        None
-    }
-
-    fn read_both(
-        &self,
-        file: TargetFile,
-        ranges: [Range<u64>; 2],
-        _timeout: Option<Duration>,
-    ) -> io::Result<[Vec<u8>; 2]> {
-        read_each(self, file, ranges)
+    fn read(&self, file: TargetFile, parts: &mut [ReadPart<'_>], wait: Wait) -> io::Result<()> {
+        wait.refuse_limit()?;
+        self.ask(60, |_| self.disk.read(file, parts, wait))
     }
 
     fn is_remote(&self) -> bool {
         true
     }
-
-    fn prefetch(&self, _: TargetFile, _: Range<u64>) {}
 
     fn sync(&self, file: TargetFile) -> io::Result<Duration> {
         timed(|| self.change(file, 400, false, |store| self.sync_file(store, file)))

@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use volume::format::{CHUNK_HEADER_BYTES, ChunkHeader, Timestamp, VolumeId};
 use volume::target::{
-    Allocation, ClaimRequest, ClaimState, Durable, Faults, Faulty, Memory, Owner, Space, Target, TargetFile,
+    Allocation, ClaimRequest, ClaimState, Durable, Faults, Faulty, Memory, Owner, Presence, ReadAt, ReadPart, Space,
+    Target, TargetFile, Wait, look_by_reading,
 };
 use volume::{
     Appended, BufferPool, Control, Distributed, Master, NoMaster, Order, RebuildOrder, RebuildReport, SetLayout,
@@ -75,8 +76,8 @@ impl Target for Served {
         self.disk.write(file, offset, parts, durable)
     }
 
-    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        self.disk.read(file, offset, into)
+    fn read(&self, file: TargetFile, parts: &mut [ReadPart<'_>], wait: Wait) -> io::Result<()> {
+        self.disk.read(file, parts, wait)
     }
 
     fn is_remote(&self) -> bool {
@@ -115,7 +116,9 @@ impl Target for Served {
         Some(Owner { address: &self.number, master: self })
     }
 
-    volume::test_target_with_plain_reads!();
+    fn look(&self, files: &[TargetFile]) -> io::Result<Vec<Presence>> {
+        look_by_reading(self, files)
+    }
 }
 
 impl Master for Served {
@@ -214,7 +217,7 @@ impl Lab {
     fn chunk(&self, position: usize) -> (Option<ChunkHeader>, Vec<u8>) {
         let mut bytes = vec![0; 2 * CHUNK as usize];
         let file = self.writer.layout().file(position);
-        let length = self.disks[position].inner().read(file, 0, &mut bytes).unwrap_or(0);
+        let length = self.disks[position].inner().read_at(file, 0, &mut bytes).unwrap_or(0);
         bytes.truncate(length);
         let records = bytes.split_off(CHUNK_HEADER_BYTES.min(length));
         let created = Timestamp { seconds: 0, nanoseconds: 0 };
@@ -456,7 +459,7 @@ fn an_order_that_nobody_waits_for_writes_nothing() {
     assert!(lab.disks[0].inner().list().unwrap().iter().all(|(file, _)| *file != new));
     // It takes too long: the rest is left.
     let mut header = vec![0; CHUNK_HEADER_BYTES];
-    lab.disks[0].inner().read(order.layout.file(0), 0, &mut header).unwrap();
+    lab.disks[0].inner().read_at(order.layout.file(0), 0, &mut header).unwrap();
     lab.disks[0].inner().write(new, 0, &[IoSlice::new(&header)], Durable::Later).unwrap();
     let asked = AtomicUsize::new(0);
     let go_on = || if asked.fetch_add(1, Ordering::SeqCst) == 1 { Err(volume::Error::Interrupted) } else { Ok(()) };

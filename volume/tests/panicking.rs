@@ -6,7 +6,10 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use volume::Targets;
-use volume::target::{Allocation, ClaimRequest, ClaimState, Durable, Owner, Space, Target, TargetFile};
+use volume::target::{
+    Allocation, ClaimRequest, ClaimState, Durable, Owner, Presence, ReadPart, Space, Target, TargetFile, Wait,
+    look_by_reading,
+};
 
 const ID: TargetId = TargetId(0);
 /// The deadline of the targets. No test waits for it.
@@ -21,7 +24,7 @@ impl Target for Panicking {
         panic!("a defect")
     }
 
-    fn read(&self, _: TargetFile, _: u64, _: &mut [u8]) -> io::Result<usize> {
+    fn read(&self, _: TargetFile, _: &mut [ReadPart<'_>], _: Wait) -> io::Result<()> {
         panic!("a defect")
     }
 
@@ -61,7 +64,9 @@ impl Target for Panicking {
         None
     }
 
-    volume::test_target_with_plain_reads!();
+    fn look(&self, files: &[TargetFile]) -> io::Result<Vec<Presence>> {
+        look_by_reading(self, files)
+    }
 }
 
 fn targets(deadline: Duration) -> Targets {

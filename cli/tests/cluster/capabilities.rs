@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use volume::format::{Timestamp, VolumeId};
-use volume::target::{Allocation, Durable, Target, TargetFile};
+use volume::target::{Allocation, Durable, ReadAt, Target, TargetFile};
 use volume::{Master, NoMaster, Order, RebuildOrder, RebuildReport, SetLayout};
 
 /// Servers with identities, each a process, and a client called laptop, which has no cluster key.
@@ -215,9 +215,9 @@ fn a_store_does_what_a_capability_permits_and_nothing_else() {
     let chunk = chunk.into_iter().find(|file| matches!(file, TargetFile::Chunk { .. })).expect("a chunk");
     let TargetFile::Chunk { set, position } = chunk else { unreachable!() };
     let (later, mut bytes) = (now_ms() + 60_000, [0; 100]);
-    let read = |target: &RemoteTarget| target.read(chunk, 0, &mut [0; 100]);
+    let read = |target: &RemoteTarget| target.read_at(chunk, 0, &mut [0; 100]);
     let write = |target: &RemoteTarget| target.write(chunk, 0, &[IoSlice::new(b"ruined")], Durable::Later).map(drop);
-    assert_eq!(everything.read(chunk, 0, &mut bytes).unwrap(), 100);
+    assert_eq!(everything.read_at(chunk, 0, &mut bytes).unwrap(), 100);
 
     // A member of the cluster without a token learns how much space there is, and nothing else.
     let nobody = cluster.target(None);
@@ -233,7 +233,7 @@ fn a_store_does_what_a_capability_permits_and_nothing_else() {
         nobody.remove(chunk),
         nobody.rename(chunk, TargetFile::NewChunk { set, position }),
         nobody.list().map(drop),
-        nobody.read(TargetFile::Label, 0, &mut [0; 10]).map(drop),
+        nobody.read_at(TargetFile::Label, 0, &mut [0; 10]).map(drop),
         nobody.write(file, 0, &[IoSlice::new(b"{}")], Durable::Later).map(drop),
         nobody.format(),
     ] {
@@ -316,7 +316,7 @@ fn a_store_does_what_a_capability_permits_and_nothing_else() {
     }
 
     let mut after = [0; 100];
-    assert_eq!(everything.read(chunk, 0, &mut after).unwrap(), 100);
+    assert_eq!(everything.read_at(chunk, 0, &mut after).unwrap(), 100);
     assert_eq!(after, bytes);
     cluster.heal();
     // A member that does what it must not is named, and cannot fill the log.

@@ -10,7 +10,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use volume::target::{Target, TargetFile};
+use volume::target::{ReadAt, Target, TargetFile};
 
 /// Seconds. A capability is good for two leases at most, and here the clocks are the same.
 const LEASE: u64 = 2;
@@ -57,7 +57,7 @@ fn a_client_outlives_its_capabilities() {
     let TargetFile::Chunk { set, .. } = chunk else { unreachable!() };
     let expires = now_ms() + 1500;
     let target = cluster.target(Some(Arc::new(cluster.token(set, Rights::Read, expires))));
-    let read = || target.read(chunk, 0, &mut [0; 100]);
+    let read = || target.read_at(chunk, 0, &mut [0; 100]);
     let before = read();
     // The machine may have been too busy for that.
     assert!(before.is_ok() || now_ms() >= expires, "{before:?}");

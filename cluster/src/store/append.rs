@@ -16,7 +16,8 @@ use std::sync::{Arc, Condvar};
 use std::time::Duration;
 use volume::ranked::{Guard, Ranked};
 use volume::target::{
-    Allocation, ClaimRequest, ClaimState, Durable, Owner, Presence, Space, Target, TargetFile, read_to_vec,
+    Allocation, ClaimRequest, ClaimState, Durable, Owner, Presence, ReadAt, ReadPart, Space, Target, TargetFile, Wait,
+    read_to_vec,
 };
 
 /// Maximum number of ranges remembered for all chunks of a target. Beyond that, the chunks that
@@ -136,7 +137,7 @@ impl Chunks {
 /// The length of a file, 0 if it does not exist. A target tells the lengths of all its files
 /// together only, so this searches the end: a range has bytes exactly up to there.
 fn length(target: &dyn Target, file: TargetFile) -> io::Result<u64> {
-    let has = |at: u64| match target.read(file, at, &mut [0]) {
+    let has = |at: u64| match target.read_at(file, at, &mut [0]) {
         Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(false),
         read => read.map(|bytes| bytes > 0),
     };
@@ -223,7 +224,7 @@ impl Admitted<'_> {
         }
         let mut at = self.range.start;
         for piece in parts.iter().flat_map(|part| part.chunks(COMPARE_PIECE_BYTES)) {
-            let there = match read_to_vec(piece.len(), |into| target.read(self.file, at, into)) {
+            let there = match read_to_vec(piece.len(), |into| target.read_at(self.file, at, into)) {
                 Ok(there) => there,
                 Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(()),
                 Err(why) => return Err(why),
@@ -316,39 +317,12 @@ impl Target for Appending {
         self.append(file, offset, parts, || self.target.write(file, offset, parts, durable))
     }
 
-    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        self.target.read(file, offset, into)
-    }
-
-    fn read_cached(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> Option<usize> {
-        self.target.read_cached(file, offset, into)
-    }
-
-    fn read_within(
-        &self,
-        file: TargetFile,
-        offset: u64,
-        into: &mut [u8],
-        timeout: Duration,
-    ) -> Option<io::Result<usize>> {
-        self.target.read_within(file, offset, into, timeout)
-    }
-
-    fn read_both(
-        &self,
-        file: TargetFile,
-        ranges: [Range<u64>; 2],
-        timeout: Option<Duration>,
-    ) -> io::Result<[Vec<u8>; 2]> {
-        self.target.read_both(file, ranges, timeout)
+    fn read(&self, file: TargetFile, parts: &mut [ReadPart<'_>], wait: Wait) -> io::Result<()> {
+        self.target.read(file, parts, wait)
     }
 
     fn is_remote(&self) -> bool {
         self.target.is_remote()
-    }
-
-    fn prefetch(&self, file: TargetFile, range: Range<u64>) {
-        self.target.prefetch(file, range);
     }
 
     fn sync(&self, file: TargetFile) -> io::Result<Duration> {

@@ -13,7 +13,7 @@ use volume::target::Target;
 const SPACE_VALID_FOR: Duration = Duration::from_secs(10);
 
 /// The counted operations and their names.
-pub(super) const OPERATIONS: [(u16, &str); 18] = [
+pub(super) const OPERATIONS: [(u16, &str); 17] = [
     (method::WRITE, "write"),
     (method::READ, "read"),
     (method::SYNC, "sync"),
@@ -26,7 +26,6 @@ pub(super) const OPERATIONS: [(u16, &str); 18] = [
     (method::LIST, "list"),
     (method::PRESENCE, "look"),
     (method::SPACE, "space"),
-    (method::PREFETCH, "prefetch"),
     (method::FORMAT, "format"),
     (method::CLAIM, "claim"),
     (method::REPORT, "report"),

@@ -21,7 +21,7 @@ pub mod method {
     pub const REMOVE: u16 = 8;
     pub const LIST: u16 = 9;
     pub const SPACE: u16 = 10;
-    pub const PREFETCH: u16 = 11;
+    // 11 was a hint that nothing sent.
     pub const FORMAT: u16 = 12;
     pub const DOMAIN: u16 = 13;
     pub const WRITE_DURABLY: u16 = 14;
@@ -40,7 +40,7 @@ pub mod method {
 pub fn wanted(method: u16, file: TargetFile) -> Wanted {
     match (method, file) {
         (method::SPACE | method::DOMAIN | method::REPORT, _) => Wanted::Nothing,
-        (method::READ | method::PREFETCH, TargetFile::Chunk { set, .. }) => Wanted::Read(set),
+        (method::READ, TargetFile::Chunk { set, .. }) => Wanted::Read(set),
         (method::WRITE | method::WRITE_DURABLY | method::SYNC, TargetFile::Chunk { set, .. }) => Wanted::Write(set),
         (method::WRITE | method::SYNC | method::REMOVE, TargetFile::NewChunk { set: fs::PROBE_SET, .. }) => {
             Wanted::Write(fs::PROBE_SET)
@@ -63,8 +63,8 @@ pub fn change(method: u16, operands: &Operands<'_>) -> Option<(ClaimedChange, Ta
 
 /// Whether an operation changes a file, so that a read token does not permit it.
 pub fn changes(method: u16) -> bool {
-    use method::{DOMAIN, LIST, PREFETCH, PRESENCE, READ, REPORT, SPACE};
-    !matches!(method, READ | PREFETCH | LIST | PRESENCE | SPACE | DOMAIN | REPORT)
+    use method::{DOMAIN, LIST, PRESENCE, READ, REPORT, SPACE};
+    !matches!(method, READ | LIST | PRESENCE | SPACE | DOMAIN | REPORT)
 }
 
 /// The name of a file in messages.
@@ -259,7 +259,7 @@ mod tests {
         ];
         for number in 0..100 {
             let expected = match number {
-                method::READ | method::PREFETCH => Wanted::Read(SetId(4)),
+                method::READ => Wanted::Read(SetId(4)),
                 method::WRITE | method::WRITE_DURABLY | method::SYNC => Wanted::Write(SetId(4)),
                 method::SPACE | method::DOMAIN | method::REPORT => Wanted::Nothing,
                 _ => Wanted::Everything,

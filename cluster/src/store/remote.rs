@@ -17,7 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use volume::ranked::{Guard, Ranked};
 use volume::target::{
-    Allocation, ClaimRequest, ClaimState, Durable, Epoch, Owner, Presence, Space, Target, TargetFile, read_to_vec,
+    Allocation, ClaimRequest, ClaimState, Durable, Epoch, Owner, Presence, ReadPart, Space, Target, TargetFile, Wait,
+    read_to_vec,
 };
 use wire::{Client, ClientOptions, ClientTls, Error, Response};
 
@@ -266,6 +267,23 @@ impl RemoteTarget {
         }
         Ok(done)
     }
+
+    /// Reads two parts by one request.
+    fn read_both(&self, deadline: Duration, file: TargetFile, parts: [&mut ReadPart<'_>; 2]) -> io::Result<()> {
+        let [first, second] = parts;
+        let also = Some((first.offset, first.into.len() as u64));
+        let (offset, length) = (second.offset, second.into.len() as u64);
+        let operands = Operands { offset, length, also, ..self.operands(file) };
+        let Response { body, payload } = self.call_within(deadline, method::READ, &operands, &[])?;
+        let odd = || io::Error::other("the store sent something else than was asked for");
+        let length: u64 = postcard::from_bytes(&body).map_err(|_| odd())?;
+        let (one, other) = payload.split_at_checked(length as usize).ok_or_else(odd)?;
+        for (part, bytes) in [(first, one), (second, other)] {
+            part.into.get_mut(..bytes.len()).ok_or_else(odd)?.copy_from_slice(bytes);
+            part.read = bytes.len();
+        }
+        Ok(())
+    }
 }
 
 type Answer = Result<Response, Error>;
@@ -309,60 +327,28 @@ impl Target for RemoteTarget {
         Ok(took)
     }
 
-    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        self.read_until(OPERATION_TIMEOUT, file, offset, into)
-    }
-
-    /// None: only the store can tell what is cached there.
-    fn read_cached(&self, _: TargetFile, _: u64, _: &mut [u8]) -> Option<usize> {
-        None
-    }
-
-    fn read_within(
-        &self,
-        file: TargetFile,
-        offset: u64,
-        into: &mut [u8],
-        timeout: Duration,
-    ) -> Option<io::Result<usize>> {
-        Some(self.read_until(timeout, file, offset, into))
-    }
-
-    fn read_both(
-        &self,
-        file: TargetFile,
-        ranges: [Range<u64>; 2],
-        timeout: Option<Duration>,
-    ) -> io::Result<[Vec<u8>; 2]> {
-        let [(also, first), (offset, second)] = ranges.map(|range| (range.start, range.end - range.start));
-        let deadline = timeout.unwrap_or(OPERATION_TIMEOUT);
-        if first + second > MAX_MESSAGE_BYTES as u64 {
-            let read = |at, length| read_to_vec(length as usize, |into| self.read_until(deadline, file, at, into));
-            return Ok([read(also, first)?, read(offset, second)?]);
+    fn read(&self, file: TargetFile, parts: &mut [ReadPart<'_>], wait: Wait) -> io::Result<()> {
+        let deadline = match wait {
+            Wait::Always => OPERATION_TIMEOUT,
+            Wait::Within(timeout) => timeout,
+            // Only the store can tell what is cached there.
+            Wait::Never => return wait.refuse_limit(),
+        };
+        match parts {
+            [one, other] if one.into.len() + other.into.len() <= MAX_MESSAGE_BYTES => {
+                self.read_both(deadline, file, [one, other])
+            }
+            parts => {
+                for part in parts {
+                    part.read = self.read_until(deadline, file, part.offset, part.into)?;
+                }
+                Ok(())
+            }
         }
-        let operands = Operands { offset, length: second, also: Some((also, first)), ..self.operands(file) };
-        let Response { body, payload } = self.call_within(deadline, method::READ, &operands, &[])?;
-        let odd = || io::Error::other("the store sent something else than was asked for");
-        let length: u64 = postcard::from_bytes(&body).map_err(|_| odd())?;
-        let bytes = payload.split_at_checked(length as usize);
-        let fits = |&(one, other): &(&[u8], &[u8])| one.len() as u64 <= first && other.len() as u64 <= second;
-        let (one, other) = bytes.filter(fits).ok_or_else(odd)?;
-        Ok([one.to_vec(), other.to_vec()])
     }
 
     fn is_remote(&self) -> bool {
         true
-    }
-
-    fn prefetch(&self, file: TargetFile, range: Range<u64>) {
-        let operands = Operands { offset: range.start, length: range.end - range.start, ..self.operands(file) };
-        let token = self.token(method::PREFETCH, &operands);
-        let token = token.as_ref().map_or(&[][..], Token::as_bytes);
-        let (client, body) = (self.client.clone(), encode(&Operands { token, ..operands }));
-        crate::runtime().spawn(async move {
-            // A prefetch is only a hint; its failure does not matter.
-            let _ = client.send(method::PREFETCH, &body, &[], OPERATION_TIMEOUT).await;
-        });
     }
 
     fn sync(&self, file: TargetFile) -> io::Result<Duration> {

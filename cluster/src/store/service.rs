@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, Semaphore};
 use volume::ranked::{self, Ranked};
-use volume::target::{Allocation, Disk, Durable, Target, TargetFile};
+use volume::target::{Allocation, Disk, Durable, ReadAt, ReadPart, Target, TargetFile, Wait};
 use wire::{Complaints, Payload, Reply, Request, Service};
 
 /// Maximum number of operations of a target at a time.
@@ -221,25 +221,26 @@ impl TargetSlot {
             *self.target.lock() = Some(new);
             return Ok(());
         };
-        let made = target.read(TargetFile::Label, 0, &mut [0]).is_ok();
+        let made = target.read_at(TargetFile::Label, 0, &mut [0]).is_ok();
         // A formatted target without a label is left over from an interrupted attempt.
         if made { Err(io::ErrorKind::AlreadyExists.into()) } else { Ok(()) }
     }
 }
 
 /// Answers a read. The caller has checked the lengths.
-fn read(operands: &Operands<'_>, read: impl Fn(u64, &mut [u8]) -> io::Result<usize>) -> io::Result<Reply> {
-    let read = |offset, length: u64| {
-        let mut into = Payload::new(length as usize);
-        let found = read(offset, &mut into)?;
-        Ok::<_, io::Error>(Bytes::from(into).slice(..found))
-    };
-    let Some((offset, length)) = operands.also else {
-        return Ok(Reply::default().with_payload(read(operands.offset, operands.length)?));
-    };
-    let first = read(offset, length)?;
-    let second = read(operands.offset, operands.length)?;
-    Ok(Reply { payload: vec![first.clone(), second], ..Reply::ok(encode(&(first.len() as u64))) })
+fn read(target: &dyn Target, operands: &Operands<'_>, wait: Wait) -> io::Result<Reply> {
+    let (file, wanted) = (operands.file.into(), (operands.offset, operands.length));
+    let mut buffers: Vec<Payload> =
+        operands.also.iter().chain([&wanted]).map(|&(_, length)| Payload::new(length as usize)).collect();
+    let offsets = operands.also.iter().chain([&wanted]).map(|&(offset, _)| offset);
+    let mut parts: Vec<ReadPart<'_>> =
+        offsets.zip(&mut buffers).map(|(offset, into)| ReadPart::new(offset, into)).collect();
+    target.read(file, &mut parts, wait)?;
+    let read: Vec<usize> = parts.iter().map(|part| part.read).collect();
+    let payload = buffers.into_iter().zip(&read).map(|(bytes, &read)| Bytes::from(bytes).slice(..read)).collect();
+    // Of two parts, the receiver must know where the second one begins.
+    let reply = if operands.also.is_some() { Reply::ok(encode(&(read[0] as u64))) } else { Reply::default() };
+    Ok(Reply { payload, ..reply })
 }
 
 /// Executes an operation on a target. It may block on the disk.
@@ -251,13 +252,7 @@ fn operate(target: &dyn Target, method: u16, operands: &Operands<'_>, payload: &
     match method {
         method::WRITE => target.write(file, offset, &[IoSlice::new(payload)], Durable::Later).map(took),
         method::WRITE_DURABLY => target.write(file, offset, &[IoSlice::new(payload)], Durable::Now).map(took),
-        method::READ => {
-            if operands.also.is_some() {
-                // Prefetch this range while the other one is read.
-                target.prefetch(file, offset..offset.saturating_add(length));
-            }
-            read(operands, |offset, into| target.read(file, offset, into))
-        }
+        method::READ => read(target, operands, Wait::Always),
         method::SYNC => target.sync(file).map(took),
         method::RESERVE => target.allocate(file, Allocation::Reserve(length)).map(done),
         method::TRIM => target.allocate(file, Allocation::Trim).map(done),
@@ -278,10 +273,6 @@ fn operate(target: &dyn Target, method: u16, operands: &Operands<'_>, payload: &
         method::SPACE => {
             let space = target.space()?;
             Ok(Reply::ok(encode(&(space.total, space.free, space.system))))
-        }
-        method::PREFETCH => {
-            target.prefetch(file, offset..offset.saturating_add(length));
-            Ok(Reply::default())
         }
         _ => Err(io::ErrorKind::Unsupported.into()),
     }
@@ -412,10 +403,7 @@ impl Store {
         }
         if request.method == method::READ {
             // A read from the cache does not wait for operations that need the disk.
-            let cached = |offset, into: &mut [u8]| {
-                target.read_cached(operands.file.into(), offset, into).ok_or_else(|| io::ErrorKind::WouldBlock.into())
-            };
-            if let Ok(reply) = read(&operands, cached) {
+            if let Ok(reply) = read(&*target, &operands, Wait::Never) {
                 return Ok(reply);
             }
         }

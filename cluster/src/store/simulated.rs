@@ -24,7 +24,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 use volume::format::{CHUNK_HEADER_BYTES, VolumeId};
-use volume::target::{Crash, Durable, Memory, Target, TargetFile};
+use volume::target::{Crash, Durable, Memory, ReadAt, Target, TargetFile};
 use volume::{BufferPool, SetLayout, SetWriter, Targets, record_range};
 use wire::{Client, ClientOptions, ServerOptions};
 
@@ -226,7 +226,7 @@ impl Life {
             let there = (0..STORES).filter(|position| !failed.contains(position));
             let pieces = there.map(|position| {
                 let mut bytes = vec![0; (range.end - begin) as usize];
-                disks[position].read(file(set, position), begin, &mut bytes).expect("it was just written");
+                disks[position].read_at(file(set, position), begin, &mut bytes).expect("it was just written");
                 (position, Bytes::Write(bytes))
             });
             let answers = self.ask_all(method::WRITE, set, begin, pieces.collect()).await;
@@ -392,7 +392,7 @@ impl Lab {
                 .map(|&position| {
                     let mut bytes = vec![0; (range.end - range.start) as usize];
                     let disk = &self.disks[store_of(stripe.span.set, position)];
-                    let found = disk.read(file(stripe.span.set, position), range.start, &mut bytes).unwrap_or(0);
+                    let found = disk.read_at(file(stripe.span.set, position), range.start, &mut bytes).unwrap_or(0);
                     bytes.truncate(found);
                     (position, bytes)
                 })

@@ -23,7 +23,7 @@ use std::sync::Weak;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 use volume::format::{CHUNK_HEADER_BYTES, ChunkHeader};
-use volume::target::TargetFile;
+use volume::target::{ReadAt, TargetFile};
 
 /// How often orphan chunks are looked for.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
@@ -263,7 +263,7 @@ impl FileSystem {
     fn has_header(&self, id: TargetId, file: TargetFile) -> io::Result<bool> {
         let mut read = self.store.targets.each([(0, id)], move |_, target| {
             let mut bytes = vec![0; CHUNK_HEADER_BYTES];
-            match target.read(file, 0, &mut bytes) {
+            match target.read_at(file, 0, &mut bytes) {
                 Err(why) if why.kind() == io::ErrorKind::NotFound => bytes.clear(),
                 length => bytes.truncate(length?),
             }

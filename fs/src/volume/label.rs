@@ -12,7 +12,7 @@ use std::io::{self, ErrorKind, IoSlice, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use volume::Targets;
-use volume::target::{Durable, Target, TargetFile};
+use volume::target::{Durable, ReadAt, Target, TargetFile};
 
 /// The version of labels, and so of volumes, that this build writes. It is also the newest that it
 /// reads.
@@ -194,7 +194,7 @@ impl Label {
     /// damaged or of a newer format.
     pub fn read(target: &dyn Target, place: &str) -> Result<Option<Self>> {
         let mut bytes = vec![0; MAX_LABEL];
-        match target.read(TargetFile::Label, 0, &mut bytes) {
+        match target.read_at(TargetFile::Label, 0, &mut bytes) {
             Ok(length) => Self::parse(&bytes[..length], place).map(Some),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => {

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use volume::target::{
-    Allocation, ClaimRequest, ClaimState, Disk, Durable, Holder, Memory, Owner, Space, Target, TargetFile, timed,
+    Allocation, ClaimRequest, ClaimState, Disk, Durable, Holder, Memory, Owner, Presence, ReadPart, Space, Target,
+    TargetFile, Wait, look_by_reading, read_each, timed,
 };
 
 pub const VOLUME: [u8; 16] = *b"the test volume!";
@@ -154,14 +155,16 @@ impl Target for Flaky {
         })
     }
 
-    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+    fn read(&self, file: TargetFile, parts: &mut [ReadPart<'_>], wait: Wait) -> io::Result<()> {
         self.alive()?;
         let files = self.files.lock().unwrap();
         let file = files.get(&file).ok_or(io::ErrorKind::NotFound)?;
-        let from = file.now.get(offset as usize..).unwrap_or_default();
-        let have = from.len().min(into.len());
-        into[..have].copy_from_slice(&from[..have]);
-        Ok(have)
+        read_each(parts, wait, |offset, into| {
+            let from = file.now.get(offset as usize..).unwrap_or_default();
+            let have = from.len().min(into.len());
+            into[..have].copy_from_slice(&from[..have]);
+            Ok(have)
+        })
     }
 
     fn sync(&self, file: TargetFile) -> io::Result<Duration> {
@@ -216,7 +219,9 @@ impl Target for Flaky {
         None
     }
 
-    volume::test_target_with_plain_reads!();
+    fn look(&self, files: &[TargetFile]) -> io::Result<Vec<Presence>> {
+        look_by_reading(self, files)
+    }
 }
 
 pub fn places(targets: &[Arc<Flaky>]) -> Vec<MirrorTarget> {

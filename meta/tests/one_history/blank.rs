@@ -1,6 +1,7 @@
 //! Disks that have lost everything, or are other ones now.
 
 use super::*;
+use volume::target::ReadAt;
 
 /// A holder renews its claim at a mirror that is another disk now, and dies. `cargo xtask model
 /// --broken blank` found it.
@@ -155,7 +156,7 @@ fn a_blank_disk_is_used_when_a_loss_is_accepted() {
     blank.claim(&ClaimRequest::Take { claim: held, lease: Duration::ZERO, blank: 7 }).unwrap();
     for (file, bytes) in disks.0[1].list().unwrap() {
         let mut content = vec![0; bytes as usize];
-        disks.0[1].read(file, 0, &mut content).unwrap();
+        disks.0[1].read_at(file, 0, &mut content).unwrap();
         blank.write(file, 0, &[IoSlice::new(&content)], Durable::Later).unwrap();
     }
     let mut disks = disks;

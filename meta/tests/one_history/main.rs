@@ -17,8 +17,8 @@ use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use volume::target::{
-    Allocation, ClaimRequest, ClaimState, Clock, Durable, Faults, Faulty, Holder, Memory, Owner, Space, Target,
-    TargetFile,
+    Allocation, ClaimRequest, ClaimState, Clock, Durable, Faults, Faulty, Holder, Memory, Owner, Presence, ReadPart,
+    Space, Target, TargetFile, Wait, look_by_reading,
 };
 
 /// Disks in memory. Each opening has its own view of them, which can be cut off.
@@ -282,8 +282,8 @@ impl Target for ReadEarlier {
         self.0.write(file, offset, parts, durable)
     }
 
-    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        self.0.read(file, offset, into)
+    fn read(&self, file: TargetFile, parts: &mut [ReadPart<'_>], wait: Wait) -> io::Result<()> {
+        self.0.read(file, parts, wait)
     }
 
     fn sync(&self, file: TargetFile) -> io::Result<Duration> {
@@ -318,7 +318,9 @@ impl Target for ReadEarlier {
         None
     }
 
-    volume::test_target_with_plain_reads!();
+    fn look(&self, files: &[TargetFile]) -> io::Result<Vec<Presence>> {
+        look_by_reading(self, files)
+    }
 }
 
 /// An opening reads claims and sleeps. Meanwhile the holder makes another disk a mirror, answers a

@@ -2,7 +2,7 @@
 
 use super::problems::{Problem, ProblemKind};
 use crate::format::{FormatError, HEADER_BYTES, Header, Layout, ObjectId, RecordHeader};
-use crate::target::{FileName, Target, TargetFile, Temporary, open_regular, read_at};
+use crate::target::{FileName, ReadAt, Target, TargetFile, Temporary, open_regular, read_at};
 use crate::{Error, Result};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ impl Fragment {
             Err(Problem::new(kind, self.path.clone(), self.position, what).at(stripe, offset + at))
         };
         let want = record.len();
-        let read = match target.read(self.stored, offset, record) {
+        let read = match target.read_at(self.stored, offset, record) {
             Ok(read) => read,
             Err(error) => return problem(ProblemKind::Unreadable, 0, format!("it cannot be read: {error}")),
         };

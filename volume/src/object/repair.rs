@@ -11,7 +11,7 @@ use super::recover::StripeReader;
 use super::rows::zeroed;
 use super::verify::{scan, worst};
 use crate::format::{HEADER_BYTES, Header, RecordHeader};
-use crate::target::{Directory, Lock, Temporary, fragment_file_name, open_regular, rename_new};
+use crate::target::{Directory, Lock, ReadAt, Temporary, fragment_file_name, open_regular, rename_new};
 use crate::{Control, Error, Result, Shown};
 use gf::checksum::crc64;
 use rustix::fs::{CWD, FlockOperation, flock};
@@ -274,7 +274,7 @@ fn prove(object: &Object, made: &Made, control: &Control) -> Result<()> {
     let corrupt = |what: String| Error::Corrupt { path: made.temporary.destination().to_path_buf(), what };
     let (target, stored) = (made.directory.target(), made.temporary.target_file());
     let mut bytes = vec![0; HEADER_BYTES];
-    let read = target.read(stored, 0, &mut bytes).map_err(Error::io("read", &path))?;
+    let read = target.read_at(stored, 0, &mut bytes).map_err(Error::io("read", &path))?;
     let same = |header: Header| header.position == made.position && header.object == object.header.object;
     if !Header::decode(&bytes[..read]).is_ok_and(same) {
         return Err(corrupt("the new fragment does not read back as it was written".into()));

@@ -8,7 +8,7 @@ use super::block_state::BlockState;
 use super::headers::Key;
 use super::layout::SetLayout;
 use crate::format::{GRANULE_BYTES, StripeHeader};
-use crate::target::{Target, TargetFile, read_to_vec};
+use crate::target::{ReadAt, ReadPart, Target, TargetFile, Wait, read_to_vec};
 use crate::targets::{Batch, Targets};
 use crate::{Error, Result};
 use gf::checksum::crc64;
@@ -87,23 +87,10 @@ struct Raw {
 }
 
 impl Ask {
-    /// Reads without a time limit.
-    fn answer(&self, target: &dyn Target) -> io::Result<Raw> {
+    fn answer(&self, target: &dyn Target, wait: Wait) -> io::Result<Raw> {
         match self.apart() {
-            Some(both) => target.read_both(self.file, both, None).map(Raw::from),
-            None => self.read_by(|offset, into| target.read(self.file, offset, into)),
-        }
-    }
-
-    /// Reads on the caller's thread if the target can give up by itself. After a failure, the
-    /// target's threads read.
-    fn answer_here(&self, target: &dyn Target, timeout: Duration) -> Option<Raw> {
-        let unable = || Err(io::ErrorKind::Unsupported.into());
-        let read =
-            |offset, into: &mut [u8]| target.read_within(self.file, offset, into, timeout).unwrap_or_else(unable);
-        match self.apart() {
-            Some(both) => target.read_both(self.file, both, Some(timeout)).map(Raw::from).ok(),
-            None => self.read_by(read).ok(),
+            Some(both) => self.read_apart(target, both, wait),
+            None => self.read_together(target, wait),
         }
     }
 
@@ -115,10 +102,23 @@ impl Ask {
         (!self.known && self.range.start > MAX_GAP_BYTES).then_some([self.record..begin, granules])
     }
 
+    fn read_apart(&self, target: &dyn Target, [header, granules]: [Range<u64>; 2], wait: Wait) -> io::Result<Raw> {
+        let room = |range: &Range<u64>| vec![0; (range.end - range.start) as usize];
+        let mut raw = Raw { header: room(&header), granules: room(&granules) };
+        let mut parts =
+            [ReadPart::new(header.start, &mut raw.header), ReadPart::new(granules.start, &mut raw.granules)];
+        target.read(self.file, &mut parts, wait)?;
+        let read = parts.map(|part| part.read);
+        raw.header.truncate(read[0]);
+        raw.granules.truncate(read[1]);
+        Ok(raw)
+    }
+
     /// Reads header and granules in one read, or only the granules if the header is cached.
-    fn read_by(&self, read: impl Fn(u64, &mut [u8]) -> io::Result<usize>) -> io::Result<Raw> {
+    fn read_together(&self, target: &dyn Target, wait: Wait) -> io::Result<Raw> {
         let begin = self.record + self.header_bytes as u64;
-        let read = |offset: u64, length: usize| read_to_vec(length, |into| read(offset, into));
+        let read =
+            |offset: u64, length: usize| read_to_vec(length, |into| target.read_part(self.file, offset, into, wait));
         if self.known {
             let granules = read(begin + self.range.start as u64, self.range.len())?;
             return Ok(Raw { header: Vec::new(), granules });
@@ -126,12 +126,6 @@ impl Ask {
         let mut header = read(self.record, self.header_bytes + self.range.end)?;
         let granules = header.split_off(header.len().min(self.header_bytes + self.range.start));
         Ok(Raw { header, granules })
-    }
-}
-
-impl From<[Vec<u8>; 2]> for Raw {
-    fn from([header, granules]: [Vec<u8>; 2]) -> Self {
-        Self { header, granules }
     }
 }
 
@@ -177,7 +171,8 @@ impl<'a> StripeAt<'a> {
         }
         let target = self.targets.get(self.layout.places[position]?)?;
         let mut bytes = vec![0; self.header_bytes()];
-        let length = target.read_cached(self.layout.file(position), u64::from(self.record), &mut bytes)?;
+        let (file, offset) = (self.layout.file(position), u64::from(self.record));
+        let length = target.read_part(file, offset, &mut bytes, Wait::Never).ok()?;
         self.own_header(position, &bytes[..length]).ok()
     }
 
@@ -188,9 +183,9 @@ impl<'a> StripeAt<'a> {
         let offset = u64::from(self.record) + (self.header_bytes() + at.start) as u64;
         // Read the granules first: if they are not cached, this makes the system fetch them during
         // the search for the header.
-        let length = self.targets.get(id)?.read_cached(self.layout.file(position), offset, into);
+        let length = self.targets.get(id)?.read_part(self.layout.file(position), offset, into, Wait::Never);
         let header = self.header_at_hand(position)?;
-        let length = length?;
+        let length = length.ok()?;
         self.targets.count_read(id, length);
         (length == into.len() && are_sound(&header, at, into)).then_some(header)
     }
@@ -220,11 +215,12 @@ impl<'a> StripeAt<'a> {
         found
     }
 
-    /// Reads on this thread if the target is remote and can give up by itself.
+    /// Reads on this thread if the target is remote and can give up by itself. After a failure, the
+    /// threads of the targets read.
     fn answer_here(&self, id: TargetId, ask: &Ask) -> Option<Raw> {
         let target = self.targets.get(id).filter(|target| target.is_remote())?;
         let (begun, timeout) = (Instant::now(), &self.targets.read_timeout);
-        let raw = ask.answer_here(&*target, timeout.current())?;
+        let raw = ask.answer(&*target, Wait::Within(timeout.current())).ok()?;
         timeout.record(begun.elapsed());
         Some(raw)
     }
@@ -266,7 +262,7 @@ impl<'a> StripeAt<'a> {
             // A single request to a target that can give up by itself needs no other thread.
             match if alone { self.answer_here(id, &ask) } else { None } {
                 Some(raw) => results.push((position, id, Ok(Some(raw)))),
-                None => batch.run(self.targets, position, id, move |target| match ask.answer(target) {
+                None => batch.run(self.targets, position, id, move |target| match ask.answer(target, Wait::Always) {
                     // A missing chunk is no failure of its target.
                     Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
                     raw => raw.map(Some),
@@ -394,7 +390,7 @@ impl<'a> StripeAt<'a> {
             if let Some(id) = self.layout.places[position] {
                 let (file, record, length) = (self.layout.file(position), u64::from(self.record), self.header_bytes());
                 batch.run(self.targets, position, id, move |target| {
-                    match target.read(file, record, &mut vec![0; length]) {
+                    match target.read_at(file, record, &mut vec![0; length]) {
                         // A missing chunk is an answer, too.
                         Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
                         read => read.map(drop),

@@ -4,7 +4,7 @@ use super::block_state::BlockState;
 use super::layout::SetLayout;
 use super::reader::StripeAt;
 use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, RECORD_ALIGNMENT, StripeHeader};
-use crate::target::{Target, TargetFile};
+use crate::target::{ReadAt, Target, TargetFile};
 use crate::targets::Targets;
 use std::io;
 
@@ -93,7 +93,7 @@ pub fn scan(target: &dyn Target, file: TargetFile) -> io::Result<Scanned> {
     const WINDOW_BYTES: usize = 1 << 20;
     const OVERLAP_BYTES: usize = 256 << 10;
     let mut first = vec![0; CHUNK_HEADER_BYTES];
-    let length = target.read(file, 0, &mut first)?;
+    let length = target.read_at(file, 0, &mut first)?;
     let header = ChunkHeader::decode(&first[..length]).ok();
     // Data may look like a record: a chunk of another volume may be stored as a file.
     let own = |found: &StripeHeader, at: u64| {
@@ -108,7 +108,7 @@ pub fn scan(target: &dyn Target, file: TargetFile) -> io::Result<Scanned> {
     let (mut records, mut at) = (Vec::new(), CHUNK_HEADER_BYTES as u64);
     let mut window = vec![0; WINDOW_BYTES + OVERLAP_BYTES];
     loop {
-        let length = target.read(file, at, &mut window)?;
+        let length = target.read_at(file, at, &mut window)?;
         if length == 0 {
             return Ok(Scanned { header, records });
         }

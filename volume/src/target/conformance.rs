@@ -1,7 +1,7 @@
 //! The contract of every target as one function. Tests of a target call it.
 
 use super::claim_conformance::{blank, claims};
-use super::{Allocation, Claim, ClaimRequest, Durable, Epoch, Presence, Target, TargetFile};
+use super::{Allocation, Claim, ClaimRequest, Durable, Epoch, Presence, ReadAt, ReadPart, Target, TargetFile, Wait};
 use plan::SetId;
 use std::io::{ErrorKind, IoSlice};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The whole content of a file.
 fn content(target: &dyn Target, file: TargetFile) -> Vec<u8> {
     let mut bytes = vec![0xee; 1 << 20];
-    let length = target.read(file, 0, &mut bytes).expect("the file is there");
+    let length = target.read_at(file, 0, &mut bytes).expect("the file is there");
     bytes.truncate(length);
     bytes
 }
@@ -42,14 +42,22 @@ pub fn conformance(target: &dyn Target) {
     assert_eq!(content(target, file).len(), 5100);
     // Reads stop at the end of the file.
     let mut bytes = [0; 16];
-    assert_eq!(target.read(file, 5090, &mut bytes).expect("read at the end"), 10);
-    assert_eq!(target.read(file, 5100, &mut bytes).expect("read behind the end"), 0);
-    assert_eq!(target.read(file, 1 << 40, &mut bytes).expect("read far behind the end"), 0);
-    assert_eq!(target.read(file, 0, &mut []).expect("read nothing"), 0);
-    if let Some(length) = target.read_cached(file, 10, &mut bytes) {
+    assert_eq!(target.read_at(file, 5090, &mut bytes).expect("read at the end"), 10);
+    assert_eq!(target.read_at(file, 5100, &mut bytes).expect("read behind the end"), 0);
+    assert_eq!(target.read_at(file, 1 << 40, &mut bytes).expect("read far behind the end"), 0);
+    assert_eq!(target.read_at(file, 0, &mut []).expect("read nothing"), 0);
+    if let Ok(length) = target.read_part(file, 10, &mut bytes, Wait::Never) {
         assert_eq!(&bytes[..length], &content(target, file)[10..10 + length]);
     }
-    target.prefetch(file, 0..5000);
+    let (mut one, mut other) = ([0; 7], [0; 20]);
+    let mut parts = [ReadPart::new(12, &mut one), ReadPart::new(5090, &mut other)];
+    target.read(file, &mut parts, Wait::Always).expect("read two parts");
+    assert_eq!(parts.map(|part| part.read), [7, 10]);
+    assert_eq!((&one, &other[..10]), (b"LLO, wo", &[7; 10][..]));
+    match target.read_part(file, 10, &mut bytes, Wait::Within(Duration::from_secs(60))) {
+        Ok(length) => assert_eq!(&bytes[..length], &content(target, file)[10..10 + length]),
+        Err(why) => assert_eq!(why.kind(), ErrorKind::Unsupported),
+    }
     target.sync(file).expect("sync");
     target.sync(file).expect("sync again");
     reserved_space(target, file);
@@ -70,14 +78,13 @@ fn missing_files(target: &dyn Target, file: TargetFile) {
     assert_eq!(target.list().expect("list"), [], "the target is empty");
     let missing =
         |result: std::io::Result<()>| result.expect_err("there is no such file").kind() == ErrorKind::NotFound;
-    assert!(missing(target.read(file, 0, &mut [0; 9]).map(|_| ())));
-    assert!(missing(target.read(file, 0, &mut []).map(|_| ())));
-    assert!(target.read_cached(file, 0, &mut [0; 9]).is_none());
+    assert!(missing(target.read_at(file, 0, &mut [0; 9]).map(|_| ())));
+    assert!(missing(target.read_at(file, 0, &mut []).map(|_| ())));
+    assert!(target.read_part(file, 0, &mut [0; 9], Wait::Never).is_err());
     assert!(missing(target.sync(file).map(drop)));
     assert!(missing(target.allocate(file, Allocation::Punch(0..10))));
     assert!(missing(target.rename(file, TargetFile::Label)));
     target.remove(file).expect("removing nothing is no error");
-    target.prefetch(file, 0..10);
     assert_eq!(target.list().expect("list"), [], "nothing of that made a file");
 }
 
@@ -121,10 +128,10 @@ fn names(target: &dyn Target, file: TargetFile) {
     target.sync(new).expect("sync");
     target.rename(new, old).expect("rename");
     assert_eq!(content(target, old), [1, 1]);
-    assert_eq!(target.read(new, 0, &mut [0; 9]).expect_err("it has another name").kind(), ErrorKind::NotFound);
+    assert_eq!(target.read_at(new, 0, &mut [0; 9]).expect_err("it has another name").kind(), ErrorKind::NotFound);
     // A removed file is gone, and a file created under its name is a new one.
     target.remove(old).expect("remove");
-    assert_eq!(target.read(old, 0, &mut [0; 9]).expect_err("it was removed").kind(), ErrorKind::NotFound);
+    assert_eq!(target.read_at(old, 0, &mut [0; 9]).expect_err("it was removed").kind(), ErrorKind::NotFound);
     target.write(old, 1, &[IoSlice::new(b"x")], Durable::Later).expect("write");
     assert_eq!(content(target, old), b"\0x");
 }

@@ -1,8 +1,8 @@
 //! A target that loses unsynced data in a crash, for tests.
 
 use super::{
-    Allocation, ClaimRequest, ClaimState, ClaimedChange, Durable, Epoch, Owner, Presence, Space, Target, TargetFile,
-    look_by_reading, read_each, timed,
+    Allocation, ClaimRequest, ClaimState, ClaimedChange, Durable, Epoch, Owner, Presence, ReadAt, ReadPart, Space,
+    Target, TargetFile, Wait, look_by_reading, read_each, timed,
 };
 use crate::lock;
 use std::collections::BTreeMap;
@@ -71,13 +71,13 @@ impl Crash {
         let mut waiting = self.waiting();
         let Waiting { writes, removed } = std::mem::take(&mut *waiting);
         for (file, bytes) in removed {
-            let taken = writes.contains_key(&file) || self.inner.read(file, 0, &mut []).is_ok();
+            let taken = writes.contains_key(&file) || self.inner.read_at(file, 0, &mut []).is_ok();
             if !taken && dice.below(2) == 0 {
                 self.put(file, 0, &bytes)?;
             }
         }
         for (file, writes) in writes {
-            let named = self.inner.read(file, 0, &mut []).is_ok();
+            let named = self.inner.read_at(file, 0, &mut []).is_ok();
             if !named && dice.below(2) == 0 {
                 continue;
             }
@@ -123,13 +123,13 @@ impl Crash {
         let found = self.inner.list()?.into_iter().find(|(found, _)| *found == file);
         let Some((_, length)) = found else { return Ok(None) };
         let mut bytes = vec![0; length as usize];
-        self.inner.read(file, 0, &mut bytes)?;
+        self.inner.read_at(file, 0, &mut bytes)?;
         Ok(Some(bytes))
     }
 
     /// Adds a file to those that a crash may change, if it exists or `create` is set.
     fn touch(&self, waiting: &mut Waiting, file: TargetFile, create: bool) -> io::Result<()> {
-        if create || waiting.writes.contains_key(&file) || self.inner.read(file, 0, &mut []).is_ok() {
+        if create || waiting.writes.contains_key(&file) || self.inner.read_at(file, 0, &mut []).is_ok() {
             waiting.writes.entry(file).or_default();
             return Ok(());
         }
@@ -186,52 +186,12 @@ impl Target for Crash {
         })
     }
 
-    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        let waiting = self.waiting();
-        let writes = waiting.writes.get(&file);
-        let mut length = match self.inner.read(file, offset, into) {
-            Err(why) if why.kind() == io::ErrorKind::NotFound && writes.is_some() => 0,
-            length => length?,
-        };
-        // The gap between the old end and a later write reads as zeroes.
-        into[length..].fill(0);
-        let read_end = offset + into.len() as u64;
-        for (at, bytes) in writes.into_iter().flatten() {
-            let (begin, end) = ((*at).max(offset), (at + bytes.len() as u64).min(read_end));
-            if at + bytes.len() as u64 > offset {
-                length = length.max((end - offset) as usize);
-            }
-            if begin < end {
-                let source = &bytes[(begin - at) as usize..(end - at) as usize];
-                into[(begin - offset) as usize..(end - offset) as usize].copy_from_slice(source);
-            }
-        }
-        Ok(length)
-    }
-
-    fn read_cached(&self, _: TargetFile, _: u64, _: &mut [u8]) -> Option<usize> {
-        None
-    }
-
-    fn read_within(&self, _: TargetFile, _: u64, _: &mut [u8], _: Duration) -> Option<io::Result<usize>> {
-        None
-    }
-
-    fn read_both(
-        &self,
-        file: TargetFile,
-        ranges: [Range<u64>; 2],
-        _timeout: Option<Duration>,
-    ) -> io::Result<[Vec<u8>; 2]> {
-        read_each(self, file, ranges)
+    fn read(&self, file: TargetFile, parts: &mut [ReadPart<'_>], wait: Wait) -> io::Result<()> {
+        read_each(parts, wait, |offset, into| self.read_one(file, offset, into))
     }
 
     fn is_remote(&self) -> bool {
         false
-    }
-
-    fn prefetch(&self, file: TargetFile, range: Range<u64>) {
-        self.inner.prefetch(file, range);
     }
 
     fn sync(&self, file: TargetFile) -> io::Result<Duration> {
@@ -303,6 +263,29 @@ impl Target for Crash {
 }
 
 impl Crash {
+    fn read_one(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let waiting = self.waiting();
+        let writes = waiting.writes.get(&file);
+        let mut length = match self.inner.read_at(file, offset, into) {
+            Err(why) if why.kind() == io::ErrorKind::NotFound && writes.is_some() => 0,
+            length => length?,
+        };
+        // The gap between the old end and a later write reads as zeroes.
+        into[length..].fill(0);
+        let read_end = offset + into.len() as u64;
+        for (at, bytes) in writes.into_iter().flatten() {
+            let (begin, end) = ((*at).max(offset), (at + bytes.len() as u64).min(read_end));
+            if at + bytes.len() as u64 > offset {
+                length = length.max((end - offset) as usize);
+            }
+            if begin < end {
+                let source = &bytes[(begin - at) as usize..(end - at) as usize];
+                into[(begin - offset) as usize..(end - offset) as usize].copy_from_slice(source);
+            }
+        }
+        Ok(length)
+    }
+
     /// The current length of a file.
     fn list_length(&self, waiting: &Waiting, file: TargetFile) -> io::Result<u64> {
         let durable = self.inner.list()?.into_iter().find(|(found, _)| *found == file).map_or(0, |(_, length)| length);
@@ -356,9 +339,9 @@ mod tests {
             target.write(OTHER, 0, &[IoSlice::new(&[3; 3000])], Durable::Later).unwrap();
             target.crash(seed).unwrap();
             let mut bytes = [0; 6000];
-            target.read(FILE, 0, &mut bytes).unwrap();
+            target.read_at(FILE, 0, &mut bytes).unwrap();
             assert_eq!(bytes[..3000], [1; 3000]);
-            match target.read(OTHER, 0, &mut bytes) {
+            match target.read_at(OTHER, 0, &mut bytes) {
                 Err(_) => gone += 1,
                 Ok(3000) if bytes[..3000] == [3; 3000] => kept += 1,
                 Ok(_) => torn += 1,

@@ -9,7 +9,7 @@ use super::clock::Clock;
 use super::private::{LOST_AND_FOUND, make_private};
 use super::rename::rename_new;
 use super::volume_names::{CHUNKS, JOURNAL, LABEL, SNAPSHOTS, file_of, name_of};
-use super::{Allocation, Durable, Owner, Presence, Space, Target, TargetFile, read_each, timed};
+use super::{Allocation, Durable, Owner, Presence, ReadAt, ReadPart, Space, Target, TargetFile, Wait, timed};
 use crate::{Error, Result, Shown, lock, unpoisoned};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::fs::{DirBuilder, File};
 use std::io::{self, IoSlice, IoSliceMut};
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -377,6 +378,37 @@ impl Disk {
     }
 }
 
+impl Disk {
+    fn read_now(&self, file: TargetFile, parts: &mut [ReadPart<'_>]) -> io::Result<()> {
+        let open = self.file(file, false)?;
+        // The system fetches the other parts while the first one is read.
+        for part in parts.iter().skip(1) {
+            let length = NonZeroU64::new(part.into.len() as u64);
+            let _ = rustix::fs::fadvise(&open.file, part.offset, length, rustix::fs::Advice::WillNeed);
+        }
+        for part in parts {
+            part.read = super::read_at(&open.file, part.offset, &mut [part.into])?;
+        }
+        Ok(())
+    }
+
+    /// Reads what is in the page cache; None if not all of it is.
+    fn read_cached(&self, file: TargetFile, parts: &mut [ReadPart<'_>]) -> Option<()> {
+        // The holder of the lock may wait for a directory that hangs.
+        let open = self.open.try_lock().ok()?.get(&file).cloned()?;
+        open.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        for part in parts {
+            let into = &mut [IoSliceMut::new(part.into)];
+            part.read = rustix::io::preadv2(&open.file, into, part.offset, ReadWriteFlags::NOWAIT).ok()?;
+            // A shorter read may end at the end of the file, or at the end of what is cached.
+            if part.read != part.into.len() {
+                return None;
+            }
+        }
+        Some(())
+    }
+}
+
 impl Target for Disk {
     fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>], durable: Durable) -> io::Result<Duration> {
         timed(|| {
@@ -385,43 +417,18 @@ impl Target for Disk {
         })
     }
 
-    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        super::read_at(&self.file(file, false)?.file, offset, &mut [into])
-    }
-
-    fn read_cached(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> Option<usize> {
-        // The holder of the lock may wait for a directory that hangs.
-        let open = self.open.try_lock().ok()?.get(&file).cloned()?;
-        open.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-        let wanted = into.len();
-        let read =
-            rustix::io::preadv2(&open.file, &mut [IoSliceMut::new(into)], offset, ReadWriteFlags::NOWAIT).ok()?;
-        // A shorter read may end at the end of the file, or at the end of what is cached.
-        (read == wanted).then_some(read)
-    }
-
-    fn read_within(&self, _: TargetFile, _: u64, _: &mut [u8], _: Duration) -> Option<io::Result<usize>> {
-        None
-    }
-
-    fn read_both(
-        &self,
-        file: TargetFile,
-        ranges: [Range<u64>; 2],
-        _timeout: Option<Duration>,
-    ) -> io::Result<[Vec<u8>; 2]> {
-        read_each(self, file, ranges)
+    fn read(&self, file: TargetFile, parts: &mut [ReadPart<'_>], wait: Wait) -> io::Result<()> {
+        match wait {
+            Wait::Never => self.read_cached(file, parts).ok_or_else(|| io::ErrorKind::WouldBlock.into()),
+            wait => {
+                wait.refuse_limit()?;
+                self.read_now(file, parts)
+            }
+        }
     }
 
     fn is_remote(&self) -> bool {
         false
-    }
-
-    fn prefetch(&self, file: TargetFile, range: Range<u64>) {
-        if let Ok(open) = self.file(file, false) {
-            let length = std::num::NonZeroU64::new(range.end - range.start);
-            let _ = rustix::fs::fadvise(&open.file, range.start, length, rustix::fs::Advice::WillNeed);
-        }
     }
 
     fn sync(&self, file: TargetFile) -> io::Result<Duration> {
@@ -574,7 +581,7 @@ mod tests {
         assert_eq!(disk.look(&files).unwrap(), found);
         for file in files {
             let mut bytes = [0; 3];
-            assert_eq!((disk.read(file, 0, &mut bytes).unwrap(), &bytes), (3, b"old"));
+            assert_eq!((disk.read_at(file, 0, &mut bytes).unwrap(), &bytes), (3, b"old"));
         }
         assert_eq!(files.map(|file| disk.sync(file).is_ok()), [false, false, false, true]);
         // After a rebuild, it is complete.

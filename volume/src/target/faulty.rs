@@ -1,7 +1,8 @@
 //! A target with injected faults, for tests.
 
 use super::{
-    Allocation, ClaimRequest, ClaimState, Durable, Owner, Presence, Space, Target, TargetFile, read_each, timed,
+    Allocation, ClaimRequest, ClaimState, Durable, Owner, Presence, ReadPart, Space, Target, TargetFile, Wait,
+    read_each, timed,
 };
 use crate::{lock, unpoisoned};
 use rustix::io::Errno;
@@ -86,44 +87,29 @@ impl Target for Faulty {
         })
     }
 
-    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        let faults = self.pass()?;
-        let length = self.inner.read(file, offset, into)?;
-        for (_, range) in faults.flipped.iter().filter(|(flipped, _)| *flipped == file) {
-            let begin = range.start.saturating_sub(offset).min(length as u64) as usize;
-            let end = range.end.saturating_sub(offset).min(length as u64) as usize;
-            into[begin..end.max(begin)].iter_mut().for_each(|byte| *byte ^= 0x10);
+    /// Never with a time limit: the delay of the faults has none.
+    fn read(&self, file: TargetFile, parts: &mut [ReadPart<'_>], wait: Wait) -> io::Result<()> {
+        if wait == Wait::Never {
+            let faults = self.faults();
+            let faulty = faults.dead || !faults.delay.is_zero() || !faults.flipped.is_empty();
+            drop(faults);
+            return if faulty { wait.refuse_limit() } else { self.inner.read(file, parts, wait) };
         }
-        Ok(length)
-    }
-
-    fn read_cached(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> Option<usize> {
-        let faults = self.faults();
-        let faulty = faults.dead || !faults.delay.is_zero() || !faults.flipped.is_empty();
-        drop(faults);
-        if faulty { None } else { self.inner.read_cached(file, offset, into) }
-    }
-
-    /// None: the delay of the faults has no time limit.
-    fn read_within(&self, _: TargetFile, _: u64, _: &mut [u8], _: Duration) -> Option<io::Result<usize>> {
-        None
-    }
-
-    fn read_both(
-        &self,
-        file: TargetFile,
-        ranges: [Range<u64>; 2],
-        _timeout: Option<Duration>,
-    ) -> io::Result<[Vec<u8>; 2]> {
-        read_each(self, file, ranges)
+        wait.refuse_limit()?;
+        let faults = self.pass()?;
+        self.inner.read(file, parts, wait)?;
+        for part in parts {
+            for (_, range) in faults.flipped.iter().filter(|(flipped, _)| *flipped == file) {
+                let within = |at: u64| at.saturating_sub(part.offset).min(part.read as u64) as usize;
+                let (begin, end) = (within(range.start), within(range.end));
+                part.into[begin..end.max(begin)].iter_mut().for_each(|byte| *byte ^= 0x10);
+            }
+        }
+        Ok(())
     }
 
     fn is_remote(&self) -> bool {
         self.inner.is_remote()
-    }
-
-    fn prefetch(&self, file: TargetFile, range: Range<u64>) {
-        self.inner.prefetch(file, range);
     }
 
     fn sync(&self, file: TargetFile) -> io::Result<Duration> {

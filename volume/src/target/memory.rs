@@ -3,7 +3,8 @@
 use super::claim::{ClaimRequest, ClaimState, ClaimedChange, Seat};
 use super::clock::Clock;
 use super::{
-    Allocation, Durable, Epoch, Owner, Presence, Space, Target, TargetFile, look_by_reading, read_each, timed,
+    Allocation, Durable, Epoch, Owner, Presence, ReadPart, Space, Target, TargetFile, Wait, look_by_reading, read_each,
+    timed,
 };
 use crate::lock;
 use std::collections::BTreeMap;
@@ -136,37 +137,22 @@ impl Target for Memory {
         })
     }
 
-    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+    fn read(&self, file: TargetFile, parts: &mut [ReadPart<'_>], wait: Wait) -> io::Result<()> {
+        // Nothing here waits for a device.
+        let wait = if wait == Wait::Never { Wait::Always } else { wait };
         let content = self.content();
         let bytes = content.files.get(&file).ok_or_else(missing)?;
-        let from = bytes.len().min(offset as usize);
-        let length = into.len().min(bytes.len() - from);
-        into[..length].copy_from_slice(&bytes[from..from + length]);
-        Ok(length)
-    }
-
-    fn read_cached(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> Option<usize> {
-        self.read(file, offset, into).ok()
-    }
-
-    fn read_within(&self, _: TargetFile, _: u64, _: &mut [u8], _: Duration) -> Option<io::Result<usize>> {
-        None
-    }
-
-    fn read_both(
-        &self,
-        file: TargetFile,
-        ranges: [Range<u64>; 2],
-        _timeout: Option<Duration>,
-    ) -> io::Result<[Vec<u8>; 2]> {
-        read_each(self, file, ranges)
+        read_each(parts, wait, |offset, into| {
+            let from = bytes.len().min(offset as usize);
+            let length = into.len().min(bytes.len() - from);
+            into[..length].copy_from_slice(&bytes[from..from + length]);
+            Ok(length)
+        })
     }
 
     fn is_remote(&self) -> bool {
         false
     }
-
-    fn prefetch(&self, _: TargetFile, _: Range<u64>) {}
 
     fn sync(&self, file: TargetFile) -> io::Result<Duration> {
         timed(|| self.sync_file(file))

@@ -1,8 +1,7 @@
 //! What targets do that have no faster way, and what callers do with any target.
 
-use super::{Presence, Target, TargetFile};
+use super::{Presence, ReadPart, Target, TargetFile, Wait};
 use std::io;
-use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// Reads up to `length` bytes into a new vector.
@@ -25,14 +24,44 @@ pub fn timed(operation: impl FnOnce() -> io::Result<()>) -> io::Result<Duration>
     operation().map(|()| begun.elapsed())
 }
 
-/// [`Target::read_both`] as two reads, without a time limit.
+/// Reads of one part.
+pub trait ReadAt: Target {
+    /// Fills `into` from `offset` on, without a time limit. Returns the number of bytes read, which
+    /// is smaller only at the end of the file.
+    ///
+    /// # Errors
+    /// Those of [`Target::read`].
+    fn read_at(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.read_part(file, offset, into, Wait::Always)
+    }
+
+    /// As `read_at`, but waits only so long.
+    ///
+    /// # Errors
+    /// Those of [`Target::read`].
+    fn read_part(&self, file: TargetFile, offset: u64, into: &mut [u8], wait: Wait) -> io::Result<usize> {
+        let mut part = [ReadPart::new(offset, into)];
+        self.read(file, &mut part, wait)?;
+        Ok(part[0].read)
+    }
+}
+
+impl<T: Target + ?Sized> ReadAt for T {}
+
+/// [`Target::read`] of a target that reads a part at a time, and without a limit.
 ///
 /// # Errors
-/// Those of [`Target::read`].
-pub fn read_each(target: &dyn Target, file: TargetFile, ranges: [Range<u64>; 2]) -> io::Result<[Vec<u8>; 2]> {
-    let [first, second] = ranges
-        .map(|range| read_to_vec((range.end - range.start) as usize, |into| target.read(file, range.start, into)));
-    Ok([first?, second?])
+/// Those of `read`, which fills the buffer from the offset on and returns the number of bytes read.
+pub fn read_each(
+    parts: &mut [ReadPart<'_>],
+    wait: Wait,
+    mut read: impl FnMut(u64, &mut [u8]) -> io::Result<usize>,
+) -> io::Result<()> {
+    wait.refuse_limit()?;
+    for part in parts {
+        part.read = read(part.offset, part.into)?;
+    }
+    Ok(())
 }
 
 /// [`Target::look`] as one read of each file.
@@ -40,45 +69,9 @@ pub fn read_each(target: &dyn Target, file: TargetFile, ranges: [Range<u64>; 2])
 /// # Errors
 /// Those of [`Target::read`], except for a missing file.
 pub fn look_by_reading(target: &dyn Target, files: &[TargetFile]) -> io::Result<Vec<Presence>> {
-    let presence = |&file: &TargetFile| match target.read(file, 0, &mut [0]) {
+    let presence = |&file: &TargetFile| match target.read_at(file, 0, &mut [0]) {
         Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(Presence::Absent),
         read => read.map(|_| Presence::There),
     };
     files.iter().map(presence).collect()
-}
-
-/// For the targets of tests: every method that reads does so by `read`, and nothing is prefetched.
-/// Targets for other uses say each method.
-#[macro_export]
-macro_rules! test_target_with_plain_reads {
-    () => {
-        fn read_cached(&self, _: $crate::target::TargetFile, _: u64, _: &mut [u8]) -> Option<usize> {
-            None
-        }
-
-        fn read_within(
-            &self,
-            _: $crate::target::TargetFile,
-            _: u64,
-            _: &mut [u8],
-            _: std::time::Duration,
-        ) -> Option<std::io::Result<usize>> {
-            None
-        }
-
-        fn read_both(
-            &self,
-            file: $crate::target::TargetFile,
-            ranges: [std::ops::Range<u64>; 2],
-            _: Option<std::time::Duration>,
-        ) -> std::io::Result<[Vec<u8>; 2]> {
-            $crate::target::read_each(self, file, ranges)
-        }
-
-        fn prefetch(&self, _: $crate::target::TargetFile, _: std::ops::Range<u64>) {}
-
-        fn look(&self, files: &[$crate::target::TargetFile]) -> std::io::Result<Vec<$crate::target::Presence>> {
-            $crate::target::look_by_reading(self, files)
-        }
-    };
 }

@@ -12,8 +12,8 @@ use std::time::Duration;
 /// A place for files. Every operation is thread-safe. None times out by itself, so a caller that
 /// must not wait for a hanging disk calls it on a separate thread.
 ///
-/// No method has a default body: a decorator that forgets one would lose what the target below can
-/// do, such as one request instead of two, and nobody would notice.
+/// Ten operations and two properties. None has a default body: a decorator that forgets one would
+/// lose what the target below can do, such as one request instead of two, and nobody would notice.
 pub trait Target: Send + Sync + fmt::Debug {
     /// Writes `parts`, one after the other, from `offset` on. Creates the file if it does not
     /// exist. With [`Durable::Now`], this write and all earlier ones to the file are durable on
@@ -24,44 +24,18 @@ pub trait Target: Send + Sync + fmt::Debug {
     /// those of `sync`.
     fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>], durable: Durable) -> io::Result<Duration>;
 
-    /// Fills `into` from `offset` on. Returns the number of bytes read, which is smaller only at
-    /// the end of the file.
+    /// Fills each part from its offset on, and sets how many bytes were read, which is fewer only at
+    /// the end of the file. A remote target gets one request for all parts.
     ///
     /// # Errors
-    /// `NotFound` if there is no such file; any other kind if it cannot be read.
-    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize>;
-
-    /// As `read`, but only if no device is needed: None if one is, or if the target cannot tell.
-    /// For callers that must not wait for a hanging disk and want to avoid another thread.
-    fn read_cached(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> Option<usize>;
-
-    /// As `read`, but fails with `TimedOut` after `timeout`. None if the target cannot time out: a
-    /// caller that must not wait then needs another thread.
-    fn read_within(
-        &self,
-        file: TargetFile,
-        offset: u64,
-        into: &mut [u8],
-        timeout: Duration,
-    ) -> Option<io::Result<usize>>;
-
-    /// Reads two ranges of a file, each as `read` does. A remote target gets one request, and the
-    /// wait lasts at most `timeout`, if given.
-    ///
-    /// # Errors
-    /// Those of `read`.
-    fn read_both(
-        &self,
-        file: TargetFile,
-        ranges: [Range<u64>; 2],
-        timeout: Option<Duration>,
-    ) -> io::Result<[Vec<u8>; 2]>;
+    /// `NotFound` if there is no such file. With [`Wait::Within`], `TimedOut` after that time, or
+    /// `Unsupported` if the target cannot give up: a caller that must not wait then needs another
+    /// thread. With [`Wait::Never`], `WouldBlock` if a device is needed or the target cannot tell.
+    /// Any other kind if it cannot be read.
+    fn read(&self, file: TargetFile, parts: &mut [ReadPart<'_>], wait: Wait) -> io::Result<()>;
 
     /// Whether its operations wait for another machine, even short ones.
     fn is_remote(&self) -> bool;
-
-    /// Announces that a range will be read soon, so that the target can prefetch it.
-    fn prefetch(&self, file: TargetFile, range: Range<u64>);
 
     /// Returns when everything written to the file, and its name, is durable: the time that the
     /// target itself took, without the network.
@@ -128,6 +102,50 @@ pub trait Target: Send + Sync + fmt::Debug {
 
     /// The process that serves it to others, if that process also codes stripes for them.
     fn owner(&self) -> Option<Owner<'_>>;
+}
+
+/// A range of a file that is read.
+#[derive(Debug)]
+pub struct ReadPart<'a> {
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// Gets the bytes.
+    pub into: &'a mut [u8],
+    /// The number of bytes read.
+    pub read: usize,
+}
+
+impl<'a> ReadPart<'a> {
+    /// A part of which nothing is read yet.
+    pub fn new(offset: u64, into: &'a mut [u8]) -> Self {
+        Self { offset, into, read: 0 }
+    }
+}
+
+/// How long a read may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Without a limit.
+    Always,
+    /// For this time.
+    Within(Duration),
+    /// Not at all: it reads only what is in memory. For callers that must not wait for a hanging
+    /// disk and want to avoid another thread.
+    Never,
+}
+
+impl Wait {
+    /// The answer of targets that only read without a limit.
+    ///
+    /// # Errors
+    /// `Unsupported` and `WouldBlock`, as [`Target::read`] says.
+    pub fn refuse_limit(self) -> io::Result<()> {
+        match self {
+            Self::Always => Ok(()),
+            Self::Within(_) => Err(io::ErrorKind::Unsupported.into()),
+            Self::Never => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
 }
 
 /// Whether a write waits until its data is durable.

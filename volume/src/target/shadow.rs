@@ -1,8 +1,8 @@
 //! A read-only view of a target: writes stay in memory, and are dropped with it.
 
 use super::{
-    Allocation, ClaimRequest, ClaimState, Durable, Memory, Owner, Presence, Space, Target, TargetFile, look_by_reading,
-    read_each, timed,
+    Allocation, ClaimRequest, ClaimState, Durable, Memory, Owner, Presence, ReadAt, ReadPart, Space, Target,
+    TargetFile, Wait, look_by_reading, read_each, timed,
 };
 use crate::lock;
 use std::collections::HashSet;
@@ -42,7 +42,7 @@ impl Shadow {
         }
         let (mut piece, mut offset) = (vec![0; COPY_PIECE_BYTES], 0);
         loop {
-            let length = match self.inner.read(file, offset, &mut piece) {
+            let length = match self.inner.read_at(file, offset, &mut piece) {
                 Err(why) if why.kind() == io::ErrorKind::NotFound => break,
                 length => length?,
             };
@@ -68,26 +68,10 @@ impl Target for Shadow {
         self.over.write(file, offset, parts, durable)
     }
 
-    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        self.holder(file).read(file, offset, into)
-    }
-
-    /// Another thread may hold the lock while it copies a file; a cached read must not wait.
-    fn read_cached(&self, _: TargetFile, _: u64, _: &mut [u8]) -> Option<usize> {
-        None
-    }
-
-    fn read_within(&self, _: TargetFile, _: u64, _: &mut [u8], _: Duration) -> Option<io::Result<usize>> {
-        None
-    }
-
-    fn read_both(
-        &self,
-        file: TargetFile,
-        ranges: [Range<u64>; 2],
-        _timeout: Option<Duration>,
-    ) -> io::Result<[Vec<u8>; 2]> {
-        read_each(self, file, ranges)
+    /// Only without a time limit: another thread may hold the lock while it copies a file.
+    fn read(&self, file: TargetFile, parts: &mut [ReadPart<'_>], wait: Wait) -> io::Result<()> {
+        wait.refuse_limit()?;
+        self.holder(file).read(file, parts, wait)
     }
 
     /// Reads cannot time out here, so the threads of the targets do them.
@@ -95,15 +79,12 @@ impl Target for Shadow {
         false
     }
 
-    /// Small files need none.
-    fn prefetch(&self, _: TargetFile, _: Range<u64>) {}
-
     fn sync(&self, file: TargetFile) -> io::Result<Duration> {
         if self.hidden().contains(&file) {
             return self.over.sync(file);
         }
         // An unchanged file needs no copy, only a check that it exists.
-        timed(|| self.inner.read(file, 0, &mut [0]).map(drop))
+        timed(|| self.inner.read_at(file, 0, &mut [0]).map(drop))
     }
 
     fn allocate(&self, file: TargetFile, change: Allocation) -> io::Result<()> {
@@ -189,10 +170,10 @@ mod tests {
         shadow.write(old, 1, &[IoSlice::new(b"NEW")], Durable::Later).unwrap();
         shadow.write(new, 0, &[IoSlice::new(b"x")], Durable::Later).unwrap();
         let mut bytes = [0; 9];
-        assert_eq!((shadow.read(old, 0, &mut bytes).unwrap(), &bytes[..4]), (4, &b"oNEW"[..]));
+        assert_eq!((shadow.read_at(old, 0, &mut bytes).unwrap(), &bytes[..4]), (4, &b"oNEW"[..]));
         shadow.remove(old).unwrap();
-        assert!(shadow.read(old, 0, &mut bytes).is_err());
+        assert!(shadow.read_at(old, 0, &mut bytes).is_err());
         assert_eq!(below.list().unwrap(), [(old, 3)]);
-        assert_eq!((below.read(old, 0, &mut bytes).unwrap(), &bytes[..3]), (3, &b"old"[..]));
+        assert_eq!((below.read_at(old, 0, &mut bytes).unwrap(), &bytes[..3]), (3, &b"old"[..]));
     }
 }

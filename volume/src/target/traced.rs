@@ -1,9 +1,10 @@
 //! A target that counts its operations.
 
-use super::{Allocation, ClaimRequest, ClaimState, Durable, Owner, Presence, Space, Target, TargetFile};
+use super::{
+    Allocation, ClaimRequest, ClaimState, Durable, Owner, Presence, ReadPart, Space, Target, TargetFile, Wait,
+};
 use crate::lock;
-use std::io::{self, IoSlice};
-use std::ops::Range;
+use std::io::{self, ErrorKind, IoSlice};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,7 @@ pub struct Cost {
 pub struct Trace {
     /// `write`, durable or not.
     pub write: Cost,
-    /// `read`, `read_both`, and those calls of `read_cached` and `read_within` that found the data.
+    /// `read`, but not those calls that the target declined because they would have to wait.
     pub read: Cost,
     /// `sync`.
     pub sync: Cost,
@@ -87,50 +88,19 @@ impl Target for Traced {
         self.count(|trace| &mut trace.write, begun, bytes, self.inner.write(file, offset, parts, durable))
     }
 
-    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+    fn read(&self, file: TargetFile, parts: &mut [ReadPart<'_>], wait: Wait) -> io::Result<()> {
         let begun = Instant::now();
-        let result = self.inner.read(file, offset, into);
-        let bytes = result.as_ref().map_or(0, |&bytes| bytes as u64);
-        self.count(|trace| &mut trace.read, begun, bytes, result)
-    }
-
-    fn read_cached(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> Option<usize> {
-        let begun = Instant::now();
-        let length = self.inner.read_cached(file, offset, into)?;
-        self.count(|trace| &mut trace.read, begun, length as u64, Ok(length)).ok()
-    }
-
-    fn read_within(
-        &self,
-        file: TargetFile,
-        offset: u64,
-        into: &mut [u8],
-        timeout: Duration,
-    ) -> Option<io::Result<usize>> {
-        let begun = Instant::now();
-        let result = self.inner.read_within(file, offset, into, timeout)?;
-        let bytes = result.as_ref().map_or(0, |&bytes| bytes as u64);
-        Some(self.count(|trace| &mut trace.read, begun, bytes, result))
-    }
-
-    fn read_both(
-        &self,
-        file: TargetFile,
-        ranges: [Range<u64>; 2],
-        timeout: Option<Duration>,
-    ) -> io::Result<[Vec<u8>; 2]> {
-        let begun = Instant::now();
-        let result = self.inner.read_both(file, ranges, timeout);
-        let bytes = result.as_ref().map_or(0, |both| both.iter().map(|bytes| bytes.len() as u64).sum());
+        let result = self.inner.read(file, parts, wait);
+        // What the target cannot do, or not now, is no operation.
+        if result.as_ref().is_err_and(|why| matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Unsupported)) {
+            return result;
+        }
+        let bytes = parts.iter().map(|part| part.read as u64).sum();
         self.count(|trace| &mut trace.read, begun, bytes, result)
     }
 
     fn is_remote(&self) -> bool {
         self.inner.is_remote()
-    }
-
-    fn prefetch(&self, file: TargetFile, range: Range<u64>) {
-        self.inner.prefetch(file, range);
     }
 
     fn sync(&self, file: TargetFile) -> io::Result<Duration> {

@@ -4,7 +4,10 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use volume::target::{Allocation, ClaimRequest, ClaimState, Durable, Owner, Space, Target, TargetFile};
+use volume::target::{
+    Allocation, ClaimRequest, ClaimState, Durable, Owner, Presence, ReadPart, Space, Target, TargetFile, Wait,
+    look_by_reading,
+};
 
 /// How many more changes the process makes on all its targets.
 #[derive(Debug)]
@@ -34,11 +37,13 @@ impl Target for Mortal {
         self.inner.write(file, offset, parts, durable)
     }
 
-    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        self.inner.read(file, offset, into)
+    fn read(&self, file: TargetFile, parts: &mut [ReadPart<'_>], wait: Wait) -> io::Result<()> {
+        self.inner.read(file, parts, wait)
     }
 
-    volume::test_target_with_plain_reads!();
+    fn look(&self, files: &[TargetFile]) -> io::Result<Vec<Presence>> {
+        look_by_reading(self, files)
+    }
 
     fn is_remote(&self) -> bool {
         false

@@ -6,7 +6,9 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use volume::target::{Allocation, Durable, Faults, Memory, Owner, Target, TargetFile};
+use volume::target::{
+    Allocation, Durable, Faults, Memory, Owner, Presence, ReadPart, Target, TargetFile, Wait, look_by_reading,
+};
 use volume::{BlockState, Error, Health, read, scan, verify_stripe};
 
 #[test]
@@ -159,8 +161,8 @@ impl Target for Remote {
         self.0.write(file, offset, parts, durable)
     }
 
-    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        self.0.read(file, offset, into)
+    fn read(&self, file: TargetFile, parts: &mut [ReadPart<'_>], wait: Wait) -> io::Result<()> {
+        self.0.read(file, parts, wait)
     }
 
     fn sync(&self, file: TargetFile) -> io::Result<Duration> {
@@ -195,5 +197,7 @@ impl Target for Remote {
         None
     }
 
-    volume::test_target_with_plain_reads!();
+    fn look(&self, files: &[TargetFile]) -> io::Result<Vec<Presence>> {
+        look_by_reading(self, files)
+    }
 }

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 use volume::format::{CHUNK_HEADER_BYTES, StripeHeader, VolumeId};
-use volume::target::{Allocation, Crash, Durable, Faults, Faulty, Memory, Target, TargetFile};
+use volume::target::{Allocation, Crash, Durable, Faults, Faulty, Memory, ReadAt, Target, TargetFile};
 use volume::{BlockState, BufferPool, Control, Error, SetLayout, SetWriter, Targets};
 use volume::{read, read_manifest, rebuild, scan, verify_stripe};
 
@@ -96,7 +96,7 @@ impl Lab {
     /// Everything in the chunk of a position.
     fn chunk(&self, position: usize) -> Vec<u8> {
         let mut bytes = vec![0; 2 * CHUNK as usize];
-        let length = self.disks[position].inner().read(self.file(position), 0, &mut bytes).unwrap();
+        let length = self.disks[position].inner().read_at(self.file(position), 0, &mut bytes).unwrap();
         bytes.truncate(length);
         bytes
     }
@@ -258,7 +258,7 @@ proptest! {
         for ((&position, before), (_, id)) in bad.iter().zip(&before).zip(&wanted) {
             let mut bytes = vec![0; before.len() + 1];
             let target = lab.targets.get(*id).unwrap();
-            prop_assert_eq!(target.read(lab.file(position), 0, &mut bytes).unwrap(), before.len());
+            prop_assert_eq!(target.read_at(lab.file(position), 0, &mut bytes).unwrap(), before.len());
             prop_assert_eq!(&bytes[..CHUNK_HEADER_BYTES], &before[..CHUNK_HEADER_BYTES]);
             for &(record, block) in &live {
                 let range = volume::record_range(record, block);

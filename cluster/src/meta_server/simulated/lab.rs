@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::sleep;
-use volume::target::{ClaimRequest, Durable, Memory, Target};
+use volume::target::{ClaimRequest, Durable, Memory, ReadAt, Target};
 use wire::{Payload, Peer, Reply, Request, ServerOptions, Service};
 
 const TARGETS: usize = 3;
@@ -32,7 +32,7 @@ fn copy(disks: &Disks) -> Disks {
         let copy = Memory::default();
         for (file, length) in disk.list().unwrap() {
             let mut bytes = vec![0; length as usize];
-            let found = disk.read(file, 0, &mut bytes).unwrap_or(0);
+            let found = disk.read_at(file, 0, &mut bytes).unwrap_or(0);
             copy.write(file, 0, &[IoSlice::new(&bytes[..found])], Durable::Later).unwrap();
         }
         let held = disk.claim(&ClaimRequest::Read).unwrap();

@@ -5,7 +5,7 @@ use super::super::frame::{FRAME_BYTES, Frame, MAX_PAYLOAD_BYTES, VolumeId};
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::Arc;
-use volume::target::{Durable, Target, TargetFile};
+use volume::target::{Durable, ReadAt, Target, TargetFile};
 
 const WINDOW_BYTES: usize = 1 << 20;
 
@@ -50,7 +50,7 @@ impl Copy {
             let want = (self.bytes - offset).min(WINDOW_BYTES.max(bytes) as u64);
             self.window.resize(want as usize, 0);
             self.at = offset;
-            match self.target.read(self.file, offset, &mut self.window) {
+            match self.target.read_at(self.file, offset, &mut self.window) {
                 Ok(have) => self.window.truncate(have),
                 Err(_) => self.window.clear(),
             }
@@ -170,7 +170,7 @@ fn transfer(from: &dyn Target, to: &dyn Target, file: TargetFile, range: Range<u
     let mut at = range.start;
     while at < range.end {
         let bytes = buffer.len().min((range.end - at) as usize);
-        let have = from.read(file, at, &mut buffer[..bytes])?;
+        let have = from.read_at(file, at, &mut buffer[..bytes])?;
         // The padding behind the last frame may not have been written.
         buffer[have..bytes].fill(0);
         to.write(file, at, &[IoSlice::new(&buffer[..bytes])], Durable::Later)?;

@@ -9,7 +9,7 @@ use super::copies::Copy;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use volume::target::{Target, TargetFile};
+use volume::target::{ReadAt, Target, TargetFile};
 use volume::{Wait, ask_all};
 
 /// The volume that a file belongs to.
@@ -54,7 +54,7 @@ pub(in crate::journal) fn take(target: &Arc<dyn Target>, volume: &VolumeId) -> i
 
 fn owner(copy: &mut Copy, target: &Arc<dyn Target>, volume: &VolumeId) -> io::Result<Owner> {
     let mut bytes = [0; HEAD_BYTES];
-    let have = match target.read(copy.file, 0, &mut bytes) {
+    let have = match target.read_at(copy.file, 0, &mut bytes) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
         other => other?,
     };

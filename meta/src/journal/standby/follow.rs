@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use volume::target::{Target, TargetFile, read_to_vec};
+use volume::target::{ReadAt, Target, TargetFile, Wait, read_to_vec};
 
 /// This much is read at once, in bytes, or one frame if that is longer.
 const WINDOW_BYTES: usize = 1 << 20;
@@ -335,8 +335,10 @@ impl FollowOptions {
     /// Reads up to so many bytes; none if the file or the target is away.
     fn read(&self, target: &Arc<dyn Target>, file: TargetFile, offset: u64, bytes: usize) -> Vec<u8> {
         let read = |into: &mut [u8]| -> io::Result<usize> {
-            let within = target.read_within(file, offset, into, self.deadline);
-            within.unwrap_or_else(|| target.read(file, offset, into))
+            match target.read_part(file, offset, into, Wait::Within(self.deadline)) {
+                Err(why) if why.kind() == io::ErrorKind::Unsupported => target.read_at(file, offset, into),
+                read => read,
+            }
         };
         read_to_vec(bytes, read).unwrap_or_default()
     }

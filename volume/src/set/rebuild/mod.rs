@@ -10,7 +10,7 @@ use super::orders::{RebuildOrder, RebuildReport, Wanted};
 use super::reader::StripeAt;
 use super::writer::chunk_headers;
 use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, StripeHeader, Timestamp};
-use crate::target::{Durable, Target, TargetFile, read_to_vec};
+use crate::target::{Durable, ReadAt, Target, TargetFile, read_to_vec};
 use crate::targets::{Batch, Targets};
 use crate::{Control, Error, Result};
 use plan::{SetId, TargetId};
@@ -59,7 +59,7 @@ impl RebuildOrder<'_> {
     fn look(&self, targets: &Targets) -> Result<()> {
         let (volume, set) = (self.layout.volume, self.layout.set);
         on_each(targets, self.wanted, "look at", move |position, target| {
-            let bytes = read_to_vec(CHUNK_HEADER_BYTES, |into| target.read(new_chunk(set, position), 0, into))?;
+            let bytes = read_to_vec(CHUNK_HEADER_BYTES, |into| target.read_at(new_chunk(set, position), 0, into))?;
             let header = ChunkHeader::decode(&bytes).ok();
             let begun =
                 header.is_some_and(|it| (it.volume, it.set, usize::from(it.position)) == (volume, set, position));
@@ -208,7 +208,7 @@ fn created(targets: &Targets, layout: &SetLayout) -> Timestamp {
         let (volume, file) = (layout.volume, layout.file(position));
         batch.run(targets, position, id, move |target| {
             let mut bytes = vec![0; CHUNK_HEADER_BYTES];
-            let length = target.read(file, 0, &mut bytes).unwrap_or(0);
+            let length = target.read_at(file, 0, &mut bytes).unwrap_or(0);
             let header = ChunkHeader::decode(&bytes[..length]).ok().filter(|header| header.volume == volume);
             Ok(header.map(|header| header.created))
         });
