@@ -24,8 +24,8 @@ pub trait Target: Send + Sync + fmt::Debug {
     /// those of `sync`.
     fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>], durable: Durable) -> io::Result<Duration>;
 
-    /// Fills each part from its offset on, and sets how many bytes were read, which is fewer only at
-    /// the end of the file. A remote target gets one request for all parts.
+    /// Fills each part from its offset on, and sets how many bytes were read: fewer only at the end
+    /// of the file. A remote target gets one request for all parts.
     ///
     /// # Errors
     /// `NotFound` if there is no such file. With [`Wait::Within`], `TimedOut` after that time, or
