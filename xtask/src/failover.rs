@@ -1,10 +1,11 @@
 //! How long clients wait when the metadata server that has a volume is killed, stopped, cut off,
 //! has a full disk, or gives the volume away: a cluster of real processes with three metadata
-//! servers, writers on two mounts, and many rounds. Every byte that was acknowledged as durable is
+//! servers, clients on two mounts, and many rounds. Every byte that was acknowledged as durable is
 //! checked.
 //!
 //! A real process has the clock of its machine, so clocks that are wrong are left to `simulate`.
 
+mod certificates;
 pub mod clients;
 mod disk;
 mod network;
@@ -12,6 +13,7 @@ mod network;
 use crate::NOT_HERE;
 use crate::torture::process::Process;
 use crate::torture::world::words;
+use certificates::Certificates;
 use disk::Disk;
 use network::{Cut, Network};
 use serde_json::Value;
@@ -34,6 +36,9 @@ const STOP_TIME: Duration = Duration::from_secs(4);
 const CUT_TIME: Duration = Duration::from_secs(8);
 /// How long its disk is full: it writes to it meanwhile.
 const FULL_TIME: Duration = Duration::from_secs(8);
+
+/// The longest rest of clients, in milliseconds: a round waits for two of them.
+const MAX_PACE: u64 = 10_000;
 
 /// What is done to the server that has the volume.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -75,10 +80,14 @@ struct Options {
     folder: PathBuf,
     rounds: [(Round, &'static str, usize); ROUNDS.len()],
     weft: Option<PathBuf>,
+    /// Whether all show certificates.
+    tls: bool,
+    /// Milliseconds for which each client rests between operations.
+    pace: u64,
 }
 
 fn options(arguments: &[&str]) -> Result<Options, String> {
-    let mut options = Options { folder: PathBuf::new(), rounds: ROUNDS, weft: None };
+    let mut options = Options { folder: PathBuf::new(), rounds: ROUNDS, weft: None, tls: false, pace: 0 };
     let mut rest = arguments.iter();
     while let Some(&argument) = rest.next() {
         let mut value = || rest.next().copied().ok_or(format!("{argument} needs a value"));
@@ -88,6 +97,11 @@ fn options(arguments: &[&str]) -> Result<Options, String> {
         }
         match argument {
             "--weft" => options.weft = Some(value()?.into()),
+            "--tls" => options.tls = true,
+            "--pace" => {
+                let pace = value()?.parse().ok().filter(|pace| *pace <= MAX_PACE);
+                options.pace = pace.ok_or(format!("--pace: from 0 to {MAX_PACE} milliseconds"))?;
+            }
             flag if flag.starts_with('-') => return Err(format!("{flag}: no such option; see cargo xtask help")),
             folder if options.folder.as_os_str().is_empty() => options.folder = folder.into(),
             more => return Err(format!("{more}: one directory is enough")),
@@ -125,7 +139,11 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<(), String> {
         Some(Ok(network)) => (Some(network), Vec::new()),
         Some(Err(why)) => (None, vec![format!("a holder that is cut off ({NOT_HERE}: {why})")]),
     };
-    let mut cluster = Cluster::start(&weft, &folder, network)?;
+    let separate = network.is_some();
+    let certificates = options.tls.then(|| Certificates::new(&weft, &folder, (STORES, SERVERS), separate));
+    let certificates = certificates.transpose()?;
+    let machines = Machines { weft, network, certificates };
+    let mut cluster = Cluster::start(machines, &folder, options.pace)?;
     println!("logs in {}", folder.display());
     if let Some(why) = &cluster.no_disks {
         skipped.push(format!("a holder with a full disk ({NOT_HERE}: {why})"));
@@ -185,11 +203,15 @@ struct Machines {
     weft: PathBuf,
     /// Without one, everything is on this machine.
     network: Option<Network>,
+    certificates: Option<Certificates>,
 }
 
 impl Machines {
     /// A process of `weft`.
-    fn process(&self, server: Option<usize>, name: String, arguments: Vec<OsString>, folder: &Path) -> Process {
+    fn process(&self, server: Option<usize>, name: String, mut arguments: Vec<OsString>, folder: &Path) -> Process {
+        if let Some(certificates) = &self.certificates {
+            arguments.splice(..0, certificates.of(&name));
+        }
         let (program, arguments) = self.inside(server, arguments);
         Process::new(&program, name, arguments, folder)
     }
@@ -201,7 +223,10 @@ impl Machines {
         }
     }
 
-    fn output(&self, arguments: Vec<OsString>) -> Result<Output, String> {
+    fn output(&self, mut arguments: Vec<OsString>) -> Result<Output, String> {
+        if let Some(certificates) = &self.certificates {
+            arguments.splice(..0, certificates.of(certificates::OPERATOR));
+        }
         let (program, arguments) = self.inside(None, arguments);
         let ended = Command::new(&program).args(arguments).stdin(Stdio::null()).output();
         ended.map_err(|why| format!("{}: {why}", program.display()))
@@ -218,14 +243,10 @@ impl Machines {
 
     /// The address of the stores, and those of the servers.
     fn addresses(&self, ports: &[u16]) -> (String, Vec<String>) {
-        match self.network {
-            Some(_) => {
-                let servers = ports.iter().enumerate();
-                let servers = servers.map(|(number, port)| format!("{}:{port}", network::address(number)));
-                (network::HOME.into(), servers.collect())
-            }
-            None => ("127.0.0.1".into(), ports.iter().map(|port| format!("127.0.0.1:{port}")).collect()),
-        }
+        let separate = self.network.is_some();
+        let servers = ports.iter().enumerate();
+        let servers = servers.map(|(number, port)| format!("{}:{port}", network::address(separate, number)));
+        (network::home_address(separate).into(), servers.collect())
     }
 }
 
@@ -236,8 +257,7 @@ fn free_ports(count: usize) -> Result<Vec<u16>, String> {
 }
 
 impl Cluster {
-    fn start(weft: &Path, folder: &Path, network: Option<Network>) -> Result<Self, String> {
-        let machines = Machines { weft: weft.into(), network };
+    fn start(machines: Machines, folder: &Path, pace: u64) -> Result<Self, String> {
         let ports = free_ports(STORES + SERVERS)?;
         let (stores, metas) = ports.split_at(STORES);
         let (home, metas) = machines.addresses(metas);
@@ -282,7 +302,7 @@ impl Cluster {
             mount.start()?;
             mounts.push((mount, point));
         }
-        let clients = Clients::start(mounts.iter().map(|(_, point)| point))?;
+        let clients = Clients::start(pace, mounts.iter().map(|(_, point)| point))?;
         let (before, moves) = (None, 0);
         Ok(Self { clients, mounts, servers, stores: started, disks, no_disks, url, machines, before, moves })
     }
@@ -390,7 +410,7 @@ impl Cluster {
     fn check(&mut self) -> Result<String, String> {
         self.clients.order("check", "checked")?;
         for (mount, point) in &self.mounts {
-            self.machines.command(vec!["unmount".into(), point.into()])?;
+            crate::peers::run(Command::new(&self.machines.weft).arg("unmount").arg(point))?;
             mount.wait(ROUND_TIMEOUT)?;
             mount.start()?;
         }
@@ -427,10 +447,10 @@ struct Clients {
 }
 
 impl Clients {
-    fn start<'a>(points: impl Iterator<Item = &'a PathBuf>) -> Result<Self, String> {
+    fn start<'a>(pace: u64, points: impl Iterator<Item = &'a PathBuf>) -> Result<Self, String> {
         let program = std::env::current_exe().map_err(|why| format!("{NOT_HERE}: {why}"))?;
         let mut command = Command::new(program);
-        command.arg("failover-clients").args(points).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg("failover-clients").arg(pace.to_string()).args(points).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|why| format!("the clients: {why}"))?;
         let orders = child.stdin.take().expect("a pipe");
         let said = BufReader::new(child.stdout.take().expect("a pipe")).lines();
@@ -464,7 +484,17 @@ mod tests {
     fn options_are_checked() {
         let rounds = options(&["d", "--kills", "3", "--stops", "0", "--full", "7"]).unwrap().rounds;
         assert_eq!(rounds.map(|round| round.2), [3, 0, 20, 10, 10, 10, 7]);
-        for wrong in [&["--kills", "3"][..], &["d", "--kills"], &["d", "--kills", "x"], &["d", "--many"], &["d", "e"]] {
+        let paced = options(&["d", "--pace", "250", "--tls"]).unwrap();
+        assert!(paced.tls && paced.pace == 250);
+        for wrong in [
+            &["--kills", "3"][..],
+            &["d", "--kills"],
+            &["d", "--kills", "x"],
+            &["d", "--many"],
+            &["d", "e"],
+            &["d", "--pace", "-1"],
+            &["d", "--pace", "60000"],
+        ] {
             assert!(options(wrong).is_err(), "{wrong:?}");
         }
     }

@@ -13,7 +13,9 @@ const PREFIX: &str = "weft-failover-";
 /// The programs that it takes.
 const PROGRAMS: [&str; 3] = ["ip", "tc", "nsenter"];
 /// Where everything is but the metadata servers.
-pub const HOME: &str = "127.77.0.1";
+const HOME: &str = "127.77.0.1";
+/// Where everything is without a network.
+const THIS: &str = "127.0.0.1";
 
 /// Which way a machine is cut off from all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,9 +32,14 @@ pub struct Network {
     servers: usize,
 }
 
-/// The address of a metadata server.
-pub fn address(server: usize) -> String {
-    format!("127.77.0.{}", server + 2)
+/// The address of a metadata server, that has a machine of its own or has not.
+pub fn address(separate: bool, server: usize) -> String {
+    if separate { format!("127.77.0.{}", server + 2) } else { THIS.into() }
+}
+
+/// The address of everything else.
+pub fn home_address(separate: bool) -> &'static str {
+    if separate { HOME } else { THIS }
 }
 
 fn home() -> String {
@@ -82,7 +89,7 @@ impl Network {
             tool(&format!("ip netns add {machine}"))?;
             tool(&format!("ip -n {home} link add port{server} type veth peer name wire netns {machine}"))?;
             tool(&format!("ip -n {home} link set port{server} master bridge up"))?;
-            network.settle(&machine, "wire", &address(server))?;
+            network.settle(&machine, "wire", &address(true, server))?;
         }
         // Some kernels lack one of them.
         for kind in [Cut::Both, Cut::Deaf, Cut::Mute] {
