@@ -43,6 +43,7 @@ trap 'exit 130' INT TERM
 ip netns add weft-scale-hub
 ip -n weft-scale-hub link add bridge type bridge
 ip -n weft-scale-hub link set bridge up
+# A burst holds a whole segment of 64 KiB, or the kernel cuts each into packets, and that takes all processors.
 for n in $(seq 0 "$stores"); do
     name=$(machine "$n")
     ip netns add "$name"
@@ -54,8 +55,8 @@ for n in $(seq 0 "$stores"); do
     ip -n "$name" address add "127.78.0.$((n + 1))/16" dev wire
     ip -n "$name" link set wire up
     [ "$n" -gt 0 ] || continue
-    tc -n weft-scale-hub qdisc add dev "port$n" root tbf rate "${rate}mbit" burst 64kb limit 1mb
-    tc -n "$name" qdisc add dev wire root tbf rate "${rate}mbit" burst 64kb limit 1mb
+    tc -n weft-scale-hub qdisc add dev "port$n" root tbf rate "${rate}mbit" burst 256kb limit 1mb
+    tc -n "$name" qdisc add dev wire root tbf rate "${rate}mbit" burst 256kb limit 1mb
 done
 answers() {
     tries=0

@@ -20,6 +20,8 @@ const COMMIT_AFTER: Duration = Duration::from_secs(5);
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Stripes that may wait for a thread. With more, writers wait.
 const MAX_QUEUED_STRIPES: usize = 8;
+/// How many threads store stripes at most. Each has a stripe on its way.
+const MAX_STORING_THREADS: usize = 16;
 
 /// How long closing waits for helpers. Their work may be interrupted at any moment, and a helper
 /// that waits for a hanging target takes long.
@@ -59,7 +61,7 @@ impl Background {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         // With several open sets, each has stripes on their way while others are coded.
         let sets = fs.store.open_sets_wanted();
-        for _ in 0..cores.max(if sets > 1 { 4 * sets } else { 1 }).clamp(2, 8) {
+        for _ in 0..cores.max(if sets > 1 { 4 * sets } else { 1 }).clamp(2, MAX_STORING_THREADS) {
             let (fs, queue) = (Arc::downgrade(fs), queue.clone());
             threads.push(std::thread::spawn(move || store_stripes(&fs, &queue)));
         }

@@ -67,9 +67,14 @@ impl Volume for FileSystem {
         Ok(layout.code.shape().k)
     }
 
-    fn place_set(&self, avoid: &[TargetId], used: &[TargetId], held: &dyn Fn(SetId)) -> Result<(SetId, SetRecord)> {
+    fn place_set(
+        &self,
+        avoid: &[TargetId],
+        beside: &[Vec<Option<TargetId>>],
+        held: &dyn Fn(SetId),
+    ) -> Result<(SetId, SetRecord)> {
         let placed = Placed(self.engine().map_err(to_meta_error)?.meta.clone());
-        placed.place(&self.store, avoid, used, held).map_err(to_meta_error)
+        placed.place(&self.store, avoid, beside, held).map_err(to_meta_error)
     }
 
     fn abandon_set(&self, set: SetId) -> Result<()> {

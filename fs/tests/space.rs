@@ -172,7 +172,7 @@ fn a_writer_of_much_data_has_several_open_sets_on_different_targets() {
     let chunks = lab.chunks();
     let bytes = |target: usize| chunks.iter().filter(|chunk| chunk.0 == target).map(|chunk| chunk.2).sum::<u64>();
     let least = (0..12).map(bytes).min();
-    assert!(chunks.len() == 12 && least > Some(8 << 20), "{chunks:?}");
+    assert!(chunks.len() <= 18 && least > Some(8 << 20), "{chunks:?}");
     assert_eq!(content(&fs, large).unwrap(), part.repeat(40));
     fs.close_volume().unwrap();
 }

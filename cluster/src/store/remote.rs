@@ -18,7 +18,6 @@ use std::time::Duration;
 use volume::ranked::{Guard, Ranked};
 use volume::target::{
     Allocation, ClaimRequest, ClaimState, Durable, Epoch, Owner, Presence, ReadPart, Space, Target, TargetFile, Wait,
-    read_to_vec,
 };
 use wire::{Client, ClientOptions, ClientTls, Error, Response};
 

@@ -130,7 +130,7 @@ mod tests {
     fn a_stripe_that_arrives_after_its_set_was_sealed_is_synced() {
         let lab = Lab::new("rs:2+1", 3);
         let fs = lab.open();
-        let (Open { writer, .. }, pin) = fs.store.writer(false).unwrap();
+        let (Open { writer, .. }, pin) = fs.store.writer(1, false).unwrap();
         fs.store.give_up(&writer).unwrap();
         fs.store.sync().unwrap();
         let arrived = writer.append(stripe(&fs), 1, b"").map_err(|(why, _)| why).unwrap();
@@ -147,7 +147,7 @@ mod tests {
         let lab = Lab::new("rs:2+1", 3);
         let fs = lab.open();
         let writers = [(); 3].map(|()| {
-            let (Open { writer, .. }, _pin) = fs.store.writer(false).unwrap();
+            let (Open { writer, .. }, _pin) = fs.store.writer(1, false).unwrap();
             writer.append(stripe(&fs), 1, b"").map_err(|(why, _)| why).unwrap();
             fs.store.give_up(&writer).unwrap();
             writer
@@ -189,7 +189,7 @@ mod tests {
         let (refuses, told) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
         let fs = lab.client_over(|way| Counting { way, refuses: refuses.clone(), told: told.clone() });
         let told = || told.load(Ordering::SeqCst);
-        let (Open { writer, .. }, _pin) = fs.store.writer(false).unwrap();
+        let (Open { writer, .. }, _pin) = fs.store.writer(1, false).unwrap();
         fs.store.note_lacking(writer.layout().set, &[1]);
         fs.store.sync().unwrap_err();
         assert_eq!(told(), 0);

@@ -1,20 +1,22 @@
 //! The chunk sets that stripes are written to. Only the targets of open sets work for a writer, so
-//! there are several on a volume with many targets. A stripe goes to the one with the fewest
-//! stripes on their way. A writer of little data has one.
+//! there are several for a writer of much data. Large stripes go to them in turns, but not to
+//! one whose targets are behind. Small stripes stay together, so that they have few targets to sync.
 
 use crate::Result;
 use crate::data::set_load::Open;
 use crate::data::store::{Pin, Store};
 use plan::placement::open_sets;
 use plan::{SetId, TargetId};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use volume::{SetLayout, SetWriter};
 
 /// How many sets are open at most.
-pub(crate) const MAX_OPEN_SETS: usize = 8;
-/// A set gets this much user data before another one is opened beside it, in bytes, or a quarter of
-/// what it takes. Each begins chunks on k+m targets, and remains as it is when the writer ends.
+pub(crate) const MAX_OPEN_SETS: usize = 12;
+/// A writer writes this much user data for each open set before it opens another one beside it, in
+/// bytes, or a quarter of what a set takes. Each begins chunks on k+m targets, and remains as it is
+/// when the writer ends.
 const BYTES_BEFORE_NEXT: u64 = 64 << 20;
 
 impl Store {
@@ -25,14 +27,15 @@ impl Store {
             0 => self.targets.ids().len(),
             active => active,
         };
-        open_sets(targets, self.options.code.shape().blocks(), MAX_OPEN_SETS)
+        let shape = self.options.code.shape();
+        open_sets(targets, shape.blocks(), shape.k, MAX_OPEN_SETS)
     }
 
-    /// The open set with the fewest stripes on their way. Begins a new set if no open set has
+    /// The open set for a stripe of so many bytes. Begins a new set if no open set has
     /// space, or if all are busy and more are wanted. After a failed write (`distress`), a new set
     /// takes any targets that it can get: a target may refuse data although it reports space.
-    pub(super) fn writer(&self, distress: bool) -> Result<(Open, Pin<'_>)> {
-        let (found, more) = self.idlest();
+    pub(super) fn writer(&self, bytes: usize, distress: bool) -> Result<(Open, Pin<'_>)> {
+        let (found, more) = self.best(bytes);
         // One thread begins a set. Others wait for it if they have no other.
         let _turn = match (found, more) {
             (Some(found), false) => return Ok(found),
@@ -42,7 +45,7 @@ impl Store {
             },
             (None, _) => self.beginning.lock(),
         };
-        let (found, more) = self.idlest();
+        let (found, more) = self.best(bytes);
         let found = match found {
             Some(found) if !more => return Ok(found),
             found => found,
@@ -56,19 +59,42 @@ impl Store {
         begun.or_else(|why| found.ok_or(why))
     }
 
-    /// The open set with the fewest stripes on their way, of those that are not full; and whether
-    /// another one would help.
-    fn idlest(&self) -> (Option<(Open, Pin<'_>)>, bool) {
+    /// The open set for a stripe of so many bytes, of those that are not full; and whether another
+    /// one would help.
+    fn best(&self, bytes: usize) -> (Option<(Open, Pin<'_>)>, bool) {
         let wanted = self.open_sets_wanted();
+        let busy = self.full_stripe() as u64 / 2;
         let mut open = self.open.lock();
         open.retain(|open| self.is_ours(open.writer.layout().set));
-        let stripes = |open: &&Open| open.load.stripes();
-        let idlest = open.iter().filter(|open| !open.writer.full()).min_by_key(stripes).cloned();
+        let mut waiting: BTreeMap<TargetId, u64> = BTreeMap::new();
+        for Open { writer, load } in open.iter() {
+            writer.layout().places.iter().flatten().for_each(|id| *waiting.entry(*id).or_default() += load.on_way());
+        }
+        // A stripe is there when the last of its targets has it.
+        let on_way = |open: &Open| {
+            let places = open.writer.layout().places.iter().flatten();
+            places.filter_map(|id| waiting.get(id)).max().copied().unwrap_or(0)
+        };
+        let with_space: Vec<(u64, &Open)> =
+            open.iter().filter(|open| !open.writer.full()).map(|open| (on_way(open), open)).collect();
+        let Some(least) = with_space.iter().map(|&(on_way, _)| on_way).min() else { return (None, true) };
+        let is_small = (bytes as u64) < busy;
+        // In turns, each target gets as much of each set as the others. A late one makes way.
+        let may_be_next = |(on_way, _): &&(u64, &Open)| *on_way <= least + self.full_stripe() as u64;
+        let (_, best) = *match with_space.iter().find(|(on_way, _)| *on_way < busy) {
+            Some(first) if is_small => first,
+            _ => {
+                let last = self.last_used.load(Ordering::Relaxed);
+                let next = with_space.iter().filter(may_be_next).find(|(_, open)| open.set().0 > last);
+                let next = next.or_else(|| with_space.iter().find(|it| may_be_next(it))).expect("one has the least");
+                self.last_used.store(next.1.set().0, Ordering::Relaxed);
+                next
+            }
+        };
         let set_bytes = u64::from(self.options.chunk_bytes) * self.options.code.shape().k as u64;
-        let got_enough = |open: &Open| open.load.bytes() >= BYTES_BEFORE_NEXT.min(set_bytes / 4);
-        let more =
-            open.len() < wanted && idlest.as_ref().is_none_or(|idlest| stripes(&idlest) > 0 && got_enough(idlest));
-        (idlest.map(|idlest| (idlest.clone(), self.pin(idlest.writer.layout().set))), more)
+        let next = BYTES_BEFORE_NEXT.min(set_bytes / 4) * with_space.len() as u64;
+        let more = least >= busy && with_space.len() < wanted && self.written.load(Ordering::Relaxed) >= next;
+        (Some((best.clone(), self.pin(best.writer.layout().set))), more)
     }
 
     /// Begins a new set.

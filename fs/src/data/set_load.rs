@@ -1,7 +1,8 @@
 //! An open chunk set, and what is on its way to it.
 
+use plan::SetId;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use volume::SetWriter;
 
 /// An open set.
@@ -11,37 +12,39 @@ pub(crate) struct Open {
     pub load: Arc<Load>,
 }
 
-/// What is on its way to a set.
+/// The user data that is on its way to a set, in bytes.
 #[derive(Default)]
-pub(crate) struct Load {
-    stripes: AtomicUsize,
-    /// The bytes that it has got, those on their way included.
-    bytes: AtomicU64,
+pub(crate) struct Load(AtomicU64);
+
+impl Open {
+    /// The number of the set.
+    pub fn set(&self) -> SetId {
+        self.writer.layout().set
+    }
 }
 
 /// A stripe on its way to a set.
-pub(crate) struct Busy(Arc<Load>);
+pub(crate) struct Busy {
+    load: Arc<Load>,
+    bytes: u64,
+}
 
 impl Load {
-    pub fn stripes(&self) -> usize {
-        self.stripes.load(Ordering::Relaxed)
-    }
-
-    pub fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+    pub fn on_way(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
     }
 }
 
 impl Busy {
     pub fn new(load: Arc<Load>, bytes: usize) -> Self {
-        load.stripes.fetch_add(1, Ordering::Relaxed);
-        load.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        Self(load)
+        let bytes = bytes as u64;
+        load.0.fetch_add(bytes, Ordering::Relaxed);
+        Self { load, bytes }
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.stripes.fetch_sub(1, Ordering::Relaxed);
+        self.load.0.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }

@@ -7,7 +7,7 @@ use crate::volume::history;
 use crate::{Error, Result};
 use ::volume::ranked::{Guard, Ranked};
 use meta::{Meta, SetRecord};
-use plan::placement::{Spread, place};
+use plan::placement::place_beside;
 use plan::{SetId, TargetId};
 use session::port::Session;
 use std::collections::{BTreeSet, VecDeque};
@@ -27,13 +27,13 @@ pub(crate) struct Placed(pub Arc<Meta>);
 
 impl Placed {
     /// Places a set on targets that can take data. Uses a target in `avoid` only if there are too
-    /// few others, and those in `used`, where the writer has chunks of other open sets, after
-    /// others. Calls `held` with the number before any other thread can see the set.
+    /// few others, and those of the other open sets of the writer, `beside`, after others. Calls
+    /// `held` with the number before any other thread can see the set.
     pub fn place(
         &self,
         store: &Store,
         avoid: &[TargetId],
-        used: &[TargetId],
+        beside: &[Vec<Option<TargetId>>],
         held: impl Fn(SetId),
     ) -> Result<(SetId, SetRecord)> {
         let set = self.0.next_set()?;
@@ -47,7 +47,7 @@ impl Placed {
         let need = u64::from(store.options.chunk_bytes).min(NEW_CHUNK_BYTES);
         let topology = store.topology();
         let rules = topology.rules(store.options.code.shape(), need);
-        let places = place(&Spread { policy: &*topology.policy(), used }, &candidates, &rules, set);
+        let places = place_beside(&*topology.policy(), &candidates, &rules, set, k, beside);
         let found = places.iter().flatten().count();
         if found < k {
             let why = format!("too few targets can take data: {found}, and it takes {k}");
@@ -71,8 +71,7 @@ impl Placed {
 
 impl NewSets for Placed {
     fn next(&self, store: &Store) -> Result<(SetId, SetRecord)> {
-        let used: Vec<TargetId> = store.open_places().into_iter().flatten().flatten().collect();
-        self.place(store, &[], &used, |_| ())
+        self.place(store, &[], &store.open_places(), |_| ())
     }
 }
 

@@ -135,6 +135,10 @@ pub(crate) struct Store {
     metadata: Ranked<(u64, HashSet<TargetId>), StoreDetails>,
     sequence: AtomicU64,
     pub coders: Coders,
+    /// The set that got the last large stripe.
+    pub(super) last_used: AtomicU64,
+    /// The bytes of user data in the stripes of this process so far.
+    pub(super) written: AtomicU64,
     /// The number of sets that were begun by this process.
     pub begun_sets: AtomicU64,
     /// The history of all created sets.
@@ -178,6 +182,8 @@ impl Store {
             metadata: Ranked::default(),
             sequence: AtomicU64::new(first_sequence),
             coders,
+            last_used: AtomicU64::new(0),
+            written: AtomicU64::new(0),
             begun_sets: AtomicU64::new(0),
             history,
             claims: Claims::default(),
@@ -349,8 +355,9 @@ impl Store {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
         let (mut failures, mut full) = (0, 0);
         loop {
-            let (Open { writer, load }, pin) = self.writer(failures > 0)?;
+            let (Open { writer, load }, pin) = self.writer(buffer.len(), failures > 0)?;
             let _busy = Busy::new(load, buffer.len());
+            self.written.fetch_add(buffer.len() as u64, Ordering::Relaxed);
             let turn = self.coders.turn(buffer.len() + manifest.len());
             match writer.append_by(turn.by, buffer, sequence, manifest) {
                 Ok(done) => {

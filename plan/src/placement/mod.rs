@@ -12,7 +12,7 @@ mod spread;
 pub(crate) use policies::mix;
 pub use policies::{Random, RoundRobin};
 pub use policy::{Load, Policy, TargetCandidate, View};
-pub use spread::{Spread, open_sets};
+pub use spread::{open_sets, place_beside};
 
 use crate::domain::Domain;
 use crate::membership::TargetState;

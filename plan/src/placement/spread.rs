@@ -1,16 +1,17 @@
-//! Several sets at once: how many a writer needs so that all targets work for it, and a policy that
-//! puts them on different targets.
+//! Several sets at once: how many a writer needs so that all targets work for it and for those who
+//! read what it wrote, and where each goes beside the others.
 
-use super::policy::{Policy, View};
+use super::policy::{Policy, TargetCandidate, View};
+use super::{Rules, place};
 use crate::{SetId, TargetId};
 
 /// As another policy, but targets that the writer's other open sets are on come later: a target of
 /// two of them has twice the work, and both sets wait for it.
-pub struct Spread<'a> {
+struct Spread<'a> {
     /// Orders targets with the same number of chunks.
-    pub policy: &'a dyn Policy,
+    policy: &'a dyn Policy,
     /// The targets of the writer's other open sets, one for each chunk.
-    pub used: &'a [TargetId],
+    used: Vec<TargetId>,
 }
 
 impl Policy for Spread<'_> {
@@ -30,21 +31,44 @@ impl Policy for Spread<'_> {
     }
 }
 
-/// How many sets of `blocks` chunks a writer fills at the same time, `most` at most, so that the
-/// busiest of the `targets` has little more to do than the others: with sets one after the other,
-/// only the targets of one work.
-pub fn open_sets(targets: usize, blocks: usize, most: usize) -> usize {
-    // The part of all targets' speed that the writer gets: the busiest has a chunk of this many
-    // sets.
-    let part = |sets: usize| {
-        let chunks = sets * blocks;
-        chunks as f64 / (targets * chunks.div_ceil(targets)) as f64
-    };
-    if targets <= blocks || blocks == 0 {
+/// The targets of a new set, by position, as [`place`] chooses them, but rather not those of the
+/// writer's other open sets, `beside`. The `data` first positions have the data: they go to the
+/// targets that have the least data of those sets, since reads need data and no parity.
+pub fn place_beside(
+    policy: &dyn Policy,
+    candidates: &[TargetCandidate],
+    rules: &Rules,
+    set: SetId,
+    data: usize,
+    beside: &[Vec<Option<TargetId>>],
+) -> Vec<Option<TargetId>> {
+    let used = beside.iter().flatten().flatten().copied().collect();
+    let mut places = place(&Spread { policy, used }, candidates, rules, set);
+    let has_data = |set: &[Option<TargetId>], id| set.iter().take(data).any(|&place| place == Some(id));
+    let data_chunks = |id| beside.iter().filter(|set| has_data(set, id)).count();
+    if !beside.is_empty() {
+        places.sort_by_cached_key(|place| place.map_or(usize::MAX, data_chunks));
+    }
+    places
+}
+
+/// How many sets of `blocks` chunks, of which `data` have data, a writer fills at the same time,
+/// `most` at most. The busiest of the `targets` has little more to do than the others: with sets
+/// one after the other, only the targets of one work for the writer, and only those with data for a
+/// reader.
+pub fn open_sets(targets: usize, blocks: usize, data: usize, most: usize) -> usize {
+    if targets < blocks || blocks == 0 {
         return 1;
     }
-    let best = (1..=most.max(1)).map(part).fold(0.0, f64::max);
-    (1..=most).find(|&sets| part(sets) >= GOOD_PART * best).unwrap_or(1)
+    // The part of all targets' speed that somebody gets who uses so many chunks of each set: the
+    // busiest target has a chunk of this many sets.
+    let part = |sets: usize, chunks: usize| {
+        let all = sets * chunks;
+        all as f64 / (targets * all.div_ceil(targets)).max(1) as f64
+    };
+    let parts = |sets: usize| part(sets, blocks) * part(sets, data);
+    let best = (1..=most.max(1)).map(parts).fold(0.0, f64::max);
+    (1..=most).find(|&sets| parts(sets) >= GOOD_PART * best).unwrap_or(1)
 }
 
 /// More open sets are not worth it for a smaller gain.
@@ -54,14 +78,14 @@ const GOOD_PART: f64 = 0.85;
 mod tests {
     use super::*;
     use crate::membership::TargetState;
-    use crate::placement::{Random, Rules, TargetCandidate, place};
+    use crate::placement::Random;
 
     #[test]
     fn as_many_sets_as_keep_all_targets_busy() {
-        let sets = |targets| open_sets(targets, 6, 8);
-        assert_eq!([0, 5, 6, 7, 8, 9, 10, 12, 18, 24, 48].map(sets), [1, 1, 1, 1, 4, 3, 3, 2, 3, 4, 7]);
-        assert_eq!(sets(240), 7);
-        assert_eq!((open_sets(3, 3, 8), open_sets(10, 1, 4), open_sets(10, 0, 4)), (1, 4, 1));
+        let sets = |targets| open_sets(targets, 6, 4, 12);
+        assert_eq!([0, 5, 6, 7, 8, 9, 10, 12, 18, 24, 48].map(sets), [1, 1, 3, 7, 4, 6, 5, 6, 9, 12, 8]);
+        assert_eq!(sets(240), 12);
+        assert_eq!((open_sets(3, 3, 2, 8), open_sets(10, 1, 1, 4), open_sets(10, 0, 0, 4)), (3, 4, 1));
     }
 
     fn candidates(free: impl Fn(u16) -> u64, count: u16) -> Vec<TargetCandidate> {
@@ -70,23 +94,34 @@ mod tests {
         (0..count).map(candidate).collect()
     }
 
-    /// Places sets one after the other; returns the chunks that each target has in the end.
-    fn chunks(candidates: &[TargetCandidate], sets: u64) -> Vec<usize> {
+    /// Places sets one after the other; returns the chunks that each target has in the end, and
+    /// those with data.
+    fn chunks(candidates: &[TargetCandidate], sets: u64) -> [Vec<usize>; 2] {
         let rules = Rules { width: 6, spare: 2, domain_level: None, need: 1 };
-        let mut used: Vec<TargetId> = Vec::new();
+        let mut beside = Vec::new();
         for set in 0..sets {
-            let places = place(&Spread { policy: &Random { seed: 3 }, used: &used }, candidates, &rules, SetId(set));
-            used.extend(places.into_iter().flatten());
+            beside.push(place_beside(&Random { seed: 3 }, candidates, &rules, SetId(set), 4, &beside));
         }
-        candidates.iter().map(|target| used.iter().filter(|&&id| id == target.id).count()).collect()
+        [6, 4].map(|first| {
+            let of = |id| beside.iter().filter(|set| set[..first].contains(&Some(id))).count();
+            candidates.iter().map(|target| of(target.id)).collect()
+        })
     }
 
     #[test]
     fn the_sets_of_a_writer_are_on_different_targets() {
-        assert_eq!(chunks(&candidates(|_| 1 << 40, 12), 2), [1; 12]);
-        assert_eq!(chunks(&candidates(|_| 1 << 40, 8), 4), [3; 8]);
+        assert_eq!(chunks(&candidates(|_| 1 << 40, 12), 2)[0], [1; 12]);
+        assert_eq!(chunks(&candidates(|_| 1 << 40, 8), 4), [[3; 8], [2; 8]]);
+        assert_eq!(chunks(&candidates(|_| 1 << 40, 6), 3), [[3; 6], [2; 6]]);
+        for (targets, sets) in [(12, 6), (24, 12)] {
+            let [all, data] = chunks(&candidates(|_| 1 << 40, targets), sets);
+            assert!(
+                all.iter().all(|&count| count == 3) && data.iter().all(|count| (1..=3).contains(count)),
+                "{data:?}"
+            );
+        }
         // Four of ten have twice the space.
-        let counts = chunks(&candidates(|id| if id < 4 { 2 << 40 } else { 1 << 40 }, 10), 35);
+        let [counts, _] = chunks(&candidates(|id| if id < 4 { 2 << 40 } else { 1 << 40 }, 10), 35);
         let (large, small) = counts.split_at(4);
         assert!(large.iter().all(|&count| count >= 28) && small.iter().all(|&count| count <= 17), "{counts:?}");
     }

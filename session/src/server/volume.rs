@@ -57,13 +57,18 @@ pub trait Volume: Send + Sync + 'static {
     /// When the code is not known.
     fn data_blocks(&self, set: SetId, record: &SetRecord) -> Result<usize>;
 
-    /// Places a chunk set, not on the targets to `avoid`, and on those in `used`, where the writer
-    /// has chunks of other open sets, after others. Calls `held` with its number before anything
+    /// Places a chunk set, not on the targets to `avoid`, and on those of the writer's other
+    /// open sets, `beside`, after others. Calls `held` with its number before anything
     /// else can see it.
     ///
     /// # Errors
     /// When too few targets can take data, or the metadata cannot be written.
-    fn place_set(&self, avoid: &[TargetId], used: &[TargetId], held: &dyn Fn(SetId)) -> Result<(SetId, SetRecord)>;
+    fn place_set(
+        &self,
+        avoid: &[TargetId],
+        beside: &[Vec<Option<TargetId>>],
+        held: &dyn Fn(SetId),
+    ) -> Result<(SetId, SetRecord)>;
 
     /// Gives up a chunk set whose writer is gone: frees what no transaction names of it.
     ///

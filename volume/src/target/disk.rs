@@ -9,7 +9,7 @@ use super::clock::Clock;
 use super::private::{LOST_AND_FOUND, make_private};
 use super::rename::rename_new;
 use super::volume_names::{CHUNKS, JOURNAL, LABEL, SNAPSHOTS, file_of, name_of};
-use super::{Allocation, Durable, Owner, Presence, ReadAt, ReadPart, Space, Target, TargetFile, Wait, timed};
+use super::{Allocation, Durable, Owner, Presence, ReadPart, Space, Target, TargetFile, Wait, timed};
 use crate::{Error, Result, Shown, lock, unpoisoned};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
@@ -538,6 +538,7 @@ impl Target for Disk {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ReadAt;
     use super::*;
     use plan::SetId;
 

@@ -1,8 +1,7 @@
 //! A target with injected faults, for tests.
 
 use super::{
-    Allocation, ClaimRequest, ClaimState, Durable, Owner, Presence, ReadPart, Space, Target, TargetFile, Wait,
-    read_each, timed,
+    Allocation, ClaimRequest, ClaimState, Durable, Owner, Presence, ReadPart, Space, Target, TargetFile, Wait, timed,
 };
 use crate::{lock, unpoisoned};
 use rustix::io::Errno;

@@ -2,12 +2,11 @@
 
 use super::{
     Allocation, ClaimRequest, ClaimState, Durable, Memory, Owner, Presence, ReadAt, ReadPart, Space, Target,
-    TargetFile, Wait, look_by_reading, read_each, timed,
+    TargetFile, Wait, look_by_reading, timed,
 };
 use crate::lock;
 use std::collections::HashSet;
 use std::io::{self, IoSlice};
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;

@@ -155,11 +155,13 @@ impl<V: Volume> Session for Handle<V> {
         unknown.retain(|set| !known.contains(set));
         self.release_sets(&unknown)?;
         // A client writes to several sets at a time: all targets should work for it.
-        let mut used: Vec<TargetId> = Vec::new();
+        let mut beside: Vec<Vec<Option<TargetId>>> = Vec::new();
         let held = volume.leases().table().sets(self.session);
         for set in held {
             let record = self.meta()?.set(set)?;
-            used.extend(record.places.into_iter().flatten().filter(|_| !record.sealed));
+            if !record.sealed {
+                beside.push(record.places);
+            }
         }
         let mut new = Vec::new();
         for _ in 0..count.clamp(1, MAX_SETS_PER_REQUEST) {
@@ -169,9 +171,9 @@ impl<V: Volume> Session for Handle<V> {
                 }
                 break;
             }
-            match volume.place_set(avoid, &used, &|set| volume.leases().table().hold(self.session, [set])) {
+            match volume.place_set(avoid, &beside, &|set| volume.leases().table().hold(self.session, [set])) {
                 Ok((set, record)) => {
-                    used.extend(record.places.iter().flatten());
+                    beside.push(record.places.clone());
                     new.push((set, record));
                 }
                 Err(error) if new.is_empty() => return Err(error),
