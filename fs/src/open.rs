@@ -69,9 +69,13 @@ impl Drop for Claimed {
     }
 }
 
-/// Adds to an error about missing targets why they are missing.
+/// Adds to an error about missing targets why they are missing. One of this machine stays one.
 fn with_reasons(error: KvError, missing: &[(TargetId, String)]) -> Error {
-    let KvError::TooFew(mut text) = error else { return meta::Error::from(error).into() };
+    let mut text = match error {
+        KvError::TooFew(text) => text,
+        KvError::Local(why) => return Error::Invalid(format!("cannot use {why}")),
+        error => return meta::Error::from(error).into(),
+    };
     for (id, why) in missing {
         text = text.replace(&format!("target {}: it is not there", id.0), &format!("target {}: {why}", id.0));
     }
@@ -408,5 +412,19 @@ impl Drop for FileSystem {
     fn drop(&mut self) {
         // A caller that needs the errors calls `close_volume`.
         let _ = self.close_volume();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A metadata server leaves the volume to others then, and only then.
+    #[test]
+    fn a_trouble_of_this_machine_is_no_trouble_of_the_targets() {
+        let local = with_reasons(KvError::Local("the index: a bad block".into()), &[]);
+        assert!(matches!(&local, Error::Invalid(why) if why.contains("the index: a bad block")), "{local:?}");
+        let away = with_reasons(KvError::Unavailable("target 3: it hangs".into()), &[]);
+        assert!(matches!(away, Error::Meta(meta::Error::Unavailable(_))), "{away:?}");
     }
 }

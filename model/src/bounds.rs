@@ -1,5 +1,22 @@
 //! How large the model is, and which rule of the protocol is broken in it.
 
+/// A change of the targets that vote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// One more.
+    Add,
+    /// One less.
+    Remove,
+    /// One for another.
+    Replace,
+}
+
+impl Change {
+    /// All of them, with their names.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("add", Self::Add), ("remove", Self::Remove), ("replace", Self::Replace)];
+}
+
 /// The bounds of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
@@ -19,12 +36,28 @@ pub struct Bounds {
     /// Whether claims have leases. Without them any opening is granted at any time, which is more
     /// than with them, but nobody may answer reads.
     pub leases: bool,
+    /// The change that a holder may begin, once: others complete it, or go on without it.
+    pub change: Option<Change>,
 }
 
 impl Bounds {
-    /// The claims that an opening needs.
-    pub fn quorum(&self) -> usize {
-        usize::from((self.voters - self.losses).max(self.losses + 1))
+    /// How many targets the label before the change lists, or that with it.
+    pub fn members(&self, new: bool) -> u8 {
+        match self.change.filter(|_| new) {
+            Some(Change::Add) => self.voters + 1,
+            Some(Change::Remove) => self.voters - 1,
+            Some(Change::Replace) | None => self.voters,
+        }
+    }
+
+    /// All targets: the voters, and the one that becomes one.
+    pub fn targets(&self) -> usize {
+        usize::from(self.voters + u8::from(matches!(self.change, Some(Change::Add | Change::Replace))))
+    }
+
+    /// The claims that an opening needs of the targets in a label.
+    pub fn quorum(&self, new: bool) -> usize {
+        usize::from((self.members(new) - self.losses).max(self.losses + 1))
     }
 
     /// The mirrors that make a transaction durable.
@@ -40,8 +73,11 @@ impl Bounds {
         let whole = usize::from(self.openings) * usize::from(self.writes);
         match () {
             () if self.losses > 2 => Err("at most 2 voters are lost".into()),
-            () if self.voters > 5 || self.openings > 4 => Err("at most 5 voters and 4 openings".into()),
-            () if self.voters < 2 * self.losses + 1 => Err("with m voters gone, m+1 must be left".into()),
+            () if self.targets() > 5 || self.openings > 4 => Err("at most 5 voters and 4 openings".into()),
+            () if self.voters.min(self.members(true)) < 2 * self.losses + 1 => {
+                Err("with m voters gone, m+1 must be left".into())
+            }
+            () if self.change.is_some() && self.wipes > 0 => Err("no losses beside a change".into()),
             () if self.wipes > 0 && self.losses == 0 => Err("no voter may be lost".into()),
             () if self.wipes > 4 => Err("at most 4 losses".into()),
             () if whole > 8 => Err("at most 8 transactions, in all openings together".into()),
@@ -78,11 +114,22 @@ pub enum Broken {
     Fresh,
     /// A server claims a voter that it counts as a mirror.
     Renewal,
+    /// A new label is used when m+1 of its own voters have it, and not also m+1 of those before.
+    Label,
+    /// An opening that finds a new label needs claims of that one's voters alone, although it may
+    /// never have been used.
+    Joint,
+    /// An opening reads labels before it claims, and not once more.
+    Reread,
+    /// A voter leaves although it is a mirror.
+    Leave,
+    /// During a change, a holder's lease counts at the voters before it alone.
+    BothLeases,
 }
 
 impl Broken {
     /// All of them, with their names.
-    pub const ALL: [(&'static str, Self); 12] = [
+    pub const ALL: [(&'static str, Self); 17] = [
         ("fence", Self::Fence),
         ("quorum", Self::Quorum),
         ("durable", Self::Durable),
@@ -95,5 +142,10 @@ impl Broken {
         ("whole", Self::Whole),
         ("fresh", Self::Fresh),
         ("renewal", Self::Renewal),
+        ("label", Self::Label),
+        ("joint", Self::Joint),
+        ("reread", Self::Reread),
+        ("leave", Self::Leave),
+        ("both-leases", Self::BothLeases),
     ];
 }

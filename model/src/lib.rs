@@ -9,6 +9,7 @@
 
 mod bounds;
 mod check;
+mod membership;
 mod openings;
 mod protocol;
 mod state;
@@ -16,7 +17,7 @@ mod step;
 mod steps;
 mod voters;
 
-pub use bounds::{Bounds, Broken};
+pub use bounds::{Bounds, Broken, Change};
 pub use check::{Checked, Model, check};
 pub use protocol::Protocol;
 pub use state::State;

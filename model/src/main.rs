@@ -1,7 +1,8 @@
 //! `model [--voters N] [--losses M] [--openings N] [--writes N] [--wipes N] [--drops N] [--leases]
-//! [--broken RULE] [--limit STATES]`: checks all states, and prints the way to one that is wrong.
+//! [--change add|remove|replace] [--broken RULE] [--limit STATES]`: checks all states, and prints
+//! the way to one that is wrong.
 
-use model::{Bounds, Broken, Protocol, check};
+use model::{Bounds, Broken, Change, Protocol, check};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -27,7 +28,8 @@ fn main() -> ExitCode {
 }
 
 fn read(arguments: &[String]) -> Result<(Protocol, usize), String> {
-    let mut bounds = Bounds { voters: 3, losses: 1, openings: 2, writes: 1, wipes: 0, drops: 0, leases: false };
+    let mut bounds =
+        Bounds { voters: 3, losses: 1, openings: 2, writes: 1, wipes: 0, drops: 0, leases: false, change: None };
     let (mut broken, mut limit) = (None, usize::MAX);
     let mut left = arguments.iter().map(String::as_str);
     while let Some(name) = left.next() {
@@ -45,6 +47,10 @@ fn read(arguments: &[String]) -> Result<(Protocol, usize), String> {
             "--wipes" => bounds.wipes = number()?,
             "--drops" => bounds.drops = number()?,
             "--limit" => limit = value.parse().map_err(|_| format!("{value:?} is not a number"))?,
+            "--change" => {
+                let change = Change::ALL.iter().find(|(name, _)| *name == value);
+                bounds.change = Some(change.ok_or(format!("there is no change {value}"))?.1);
+            }
             "--broken" => {
                 let rule = Broken::ALL.iter().find(|(name, _)| *name == value);
                 broken = Some(rule.ok_or(format!("there is no rule {value}"))?.1);

@@ -10,7 +10,8 @@ impl Protocol {
     pub(crate) fn numbers(&self, state: &State) -> Vec<u8> {
         let claims =
             || self.voters(state).iter().filter(|voter| voter.claim.number > 0).map(|voter| voter.claim.number);
-        let grants = |number: u8| claims().filter(|&claim| claim < number).count() >= self.quorum();
+        let least = self.quorum(false).min(self.quorum(true));
+        let grants = |number: u8| claims().filter(|&claim| claim < number).count() >= least;
         let mut numbers: Vec<u8> = claims().map(|claim| claim + 1).filter(|&number| grants(number)).collect();
         numbers.sort_unstable();
         numbers.dedup();
@@ -18,8 +19,9 @@ impl Protocol {
     }
 
     /// Begins an opening: it asks all voters for a claim.
-    pub(crate) fn start(&self, state: &State, server: usize, number: u8) -> State {
+    pub(crate) fn start(&self, state: &State, server: usize, number: u8, new: bool) -> State {
         let mut to = *state;
+        to.openings[server].new = new;
         to.openings[server].epoch = Epoch { number, id: server as u8 + 1 };
         to.openings[server].phase = Phase::Claiming;
         if self.broken == Some(Broken::ClaimRead) {
@@ -28,17 +30,19 @@ impl Protocol {
         to
     }
 
-    /// Whether enough voters have granted the claim.
-    pub(crate) fn may_adopt(&self, state: &State, server: usize) -> bool {
-        let granted = self.voters(state).iter().filter(|voter| voter.views[server].granted).count();
-        state.openings[server].phase == Phase::Claiming && granted >= self.quorum()
+    /// Whether enough voters have granted the claim: with the label that the opening uses then.
+    pub(crate) fn may_adopt(&self, state: &State, server: usize) -> Option<bool> {
+        let opening = &state.openings[server];
+        let granted = self.voters(state).iter().filter(|voter| voter.views[server].granted);
+        if opening.phase == Phase::Claiming { self.enough(granted, opening.new) } else { None }
     }
 
     /// Reads the journals of all voters that granted the claim, and adopts the newest history. That
     /// is one step: only a later opening can change them meanwhile, and its journal makes this one
     /// fail, whenever it is seen.
-    pub(crate) fn adopt(&self, state: &State, server: usize) -> State {
+    pub(crate) fn adopt(&self, state: &State, server: usize, new: bool) -> State {
         let mut to = *state;
+        to.openings[server].new = new;
         let granted = self.voters(state).iter().filter(|voter| voter.views[server].granted);
         let adopted = self.choose(granted.map(|voter| (voter.views[server].before, voter.journal)));
         let opening = &mut to.openings[server];
@@ -76,6 +80,7 @@ impl Protocol {
     pub(crate) fn durable(&self, state: &State, server: usize, without: Option<usize>) -> u8 {
         let needed = self.bounds.durable() - usize::from(self.broken == Some(Broken::Durable));
         let voters = self.voters(state).iter().enumerate().filter(|(number, _)| Some(*number) != without);
+        let voters = voters.filter(|(_, voter)| voter.is_in(state.openings[server].new));
         let views = voters.map(|(_, voter)| &voter.views[server]);
         let counts = |view: &&View| !view.blank || view.sure || self.broken == Some(Broken::Fresh);
         let mut has: Vec<u8> = views.filter(counts).map(|view| view.has).collect();
@@ -110,9 +115,14 @@ impl Protocol {
         }
     }
 
-    /// Whether its lease runs, by its own clock, at m+1 voters.
+    /// Whether its lease runs, by its own clock, at m+1 voters: of both labels during a change.
     pub(crate) fn may_read(&self, state: &State, server: usize) -> bool {
-        let fresh = self.voters(state).iter().filter(|voter| voter.views[server].fresh).count();
-        state.openings[server].phase == Phase::Holder && fresh >= self.bounds.durable()
+        let opening = &state.openings[server];
+        let fresh = |new: bool| {
+            let fresh = self.voters(state).iter().filter(|voter| voter.is_in(new) && voter.views[server].fresh);
+            fresh.count() >= self.bounds.durable()
+        };
+        let both = opening.changes && self.broken != Some(Broken::BothLeases);
+        opening.phase == Phase::Holder && fresh(opening.new) && (!both || fresh(!opening.new))
     }
 }

@@ -14,11 +14,11 @@ pub struct Protocol {
 
 impl Protocol {
     pub(crate) fn voters<'a>(&self, state: &'a State) -> &'a [Voter] {
-        &state.voters[..usize::from(self.bounds.voters)]
+        &state.voters[..self.bounds.targets()]
     }
 
-    pub(crate) fn quorum(&self) -> usize {
-        self.bounds.quorum() - usize::from(self.broken == Some(Broken::Quorum))
+    pub(crate) fn quorum(&self, new: bool) -> usize {
+        self.bounds.quorum(new) - usize::from(self.broken == Some(Broken::Quorum))
     }
 
     /// Whether two epochs are the same.

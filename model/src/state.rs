@@ -90,6 +90,10 @@ pub(crate) struct Voter {
     /// The lease of the claim runs.
     pub lease: bool,
     pub journal: Journal,
+    /// The label before the change lists it, that with the change does, and it has the latter.
+    pub was: bool,
+    pub is: bool,
+    pub label: bool,
     pub views: [View; OPENINGS],
 }
 
@@ -118,6 +122,10 @@ pub(crate) struct Opening {
     pub log: Log,
     /// It has adopted less than was answered by then.
     pub lacks: bool,
+    /// It uses the new label, or knows it while it claims.
+    pub new: bool,
+    /// It brings the new label to its voters.
+    pub changes: bool,
 }
 
 /// What a step has done wrong.
@@ -138,6 +146,8 @@ pub struct State {
     pub(crate) answered: Log,
     pub(crate) wipes: u8,
     pub(crate) drops: u8,
+    /// A change was begun: it is known which voters the new label lists.
+    pub(crate) changed: bool,
     pub(crate) fault: Option<Fault>,
 }
 
@@ -146,12 +156,22 @@ impl Voter {
     pub fn counts(&self) -> bool {
         self.claim.number > 0 && !self.blank
     }
+
+    /// Whether the label before the change lists it, or that with it.
+    pub fn is_in(&self, new: bool) -> bool {
+        if new { self.is } else { self.was }
+    }
 }
 
 impl State {
     /// How many transactions were answered as durable.
     pub fn answered(&self) -> usize {
         self.answered.length().into()
+    }
+
+    /// Whether a server answers that uses the label of the change.
+    pub fn is_changed(&self) -> bool {
+        self.openings.iter().any(|opening| opening.new && opening.phase == Phase::Holder)
     }
 }
 
@@ -181,13 +201,23 @@ impl fmt::Debug for State {
             let lease = if voter.lease { " leased" } else { "" };
             let Journal { epoch, log } = voter.journal;
             let blank = if voter.blank { " blank" } else { "" };
-            write!(f, " voter {number}: claim {:?}{lease}{blank}", voter.claim)?;
+            let label = match (self.changed, voter.was, voter.is) {
+                (false, true, _) => "",
+                (false, false, _) => " spare",
+                (true, true, true) => " stays",
+                (true, true, false) => " leaves",
+                (true, false, _) => " joins",
+            };
+            let has = if voter.label { ", has the new label" } else { "" };
+            write!(f, " voter {number}{label}: claim {:?}{lease}{blank}{has}", voter.claim)?;
             if epoch.number > 0 { write!(f, ", journal {epoch:?} {log:?};")? } else { f.write_str(";")? }
         }
         for (number, opening) in self.openings.iter().enumerate().filter(|(_, opening)| opening.phase != Phase::Idle) {
             let Opening { phase, epoch, log, .. } = opening;
             let server = char::from(b'a' + number as u8);
-            write!(f, " server {server}: {phase:?} {epoch:?} {log:?};")?;
+            let new = if opening.new { ", new label" } else { "" };
+            let changes = if opening.changes { ", changes it" } else { "" };
+            write!(f, " server {server}: {phase:?} {epoch:?} {log:?}{new}{changes};")?;
         }
         Ok(())
     }

@@ -5,8 +5,9 @@ use std::fmt;
 /// A step. Voters are numbers, servers letters.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
-    /// A server reads claims and asks all voters for one with this number.
-    Start(usize, u8),
+    /// A server reads claims and asks all voters for one with this number. Whether it has found
+    /// the new label.
+    Start(usize, u8, bool),
     /// A voter gets a claim; whether its answer arrives.
     Claim(usize, usize, bool),
     /// A server reads journals and adopts a history.
@@ -34,13 +35,22 @@ pub enum Step {
     Drop(usize, usize),
     /// A voter loses all that it has.
     Wipe(usize),
+    /// A server begins to change the label. The voters that leave and join.
+    Change(usize, Option<usize>, Option<usize>),
+    /// A voter gets the new label.
+    Label(usize, usize),
+    /// A server uses the new label from now on.
+    Use(usize),
 }
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |server: usize| char::from(b'a' + server as u8);
         match *self {
-            Self::Start(server, number) => write!(f, "server {} asks for claims with number {number}", name(server)),
+            Self::Start(server, number, new) => {
+                let found = if new { "; it has found the new label" } else { "" };
+                write!(f, "server {} asks for claims with number {number}{found}", name(server))
+            }
             Self::Claim(server, voter, true) => write!(f, "voter {voter} grants server {} its claim", name(server)),
             Self::Claim(server, voter, false) => {
                 write!(f, "voter {voter} grants server {} its claim; the answer is lost", name(server))
@@ -57,6 +67,13 @@ impl fmt::Display for Step {
             Self::Expire(voter) => write!(f, "the lease runs out at voter {voter}"),
             Self::Drop(server, voter) => write!(f, "server {} removes its journal at voter {voter}", name(server)),
             Self::Wipe(voter) => write!(f, "voter {voter} loses everything"),
+            Self::Change(server, leaves, joins) => {
+                write!(f, "server {} changes the label", name(server))?;
+                leaves.map_or(Ok(()), |voter| write!(f, "; voter {voter} leaves"))?;
+                joins.map_or(Ok(()), |voter| write!(f, "; voter {voter} joins"))
+            }
+            Self::Label(server, voter) => write!(f, "voter {voter} gets the new label from server {}", name(server)),
+            Self::Use(server) => write!(f, "server {} uses the new label", name(server)),
         }
     }
 }

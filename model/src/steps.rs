@@ -12,13 +12,22 @@ impl Protocol {
         match opening.phase {
             // Ids are made up, so the openings may begin in the order of their ids.
             Phase::Idle if server == 0 || state.openings[server - 1].phase != Phase::Idle => {
-                for number in self.numbers(state) {
-                    each(Step::Start(server, number), self.start(state, server, number));
+                let labels = [false, true].into_iter().take(1 + usize::from(self.is_labelled(state)));
+                for (number, new) in
+                    self.numbers(state).into_iter().flat_map(|n| labels.clone().map(move |new| (n, new)))
+                {
+                    each(Step::Start(server, number, new), self.start(state, server, number, new));
                 }
             }
-            Phase::Claiming if self.may_adopt(state, server) => each(Step::Adopt(server), self.adopt(state, server)),
+            Phase::Claiming => {
+                if let Some(new) = self.may_adopt(state, server) {
+                    each(Step::Adopt(server), self.adopt(state, server, new));
+                }
+            }
             Phase::Adopted if self.durable(state, server, None) > opening.base => {
-                each(Step::Establish(server), self.establish(state, server));
+                // A label that is not in effect yet is brought there first.
+                let is_in_effect = !opening.new || self.is_in_effect(self.voters(state).iter());
+                is_in_effect.then(|| each(Step::Establish(server), self.establish(state, server)));
             }
             Phase::Holder => {
                 let written = opening.log.length() - opening.base;
@@ -33,6 +42,7 @@ impl Protocol {
                     self.answer(&mut to, durable);
                     each(Step::Answer(server), to);
                 }
+                self.change(state, server, each);
             }
             _ => {}
         }
@@ -52,6 +62,11 @@ impl Protocol {
             let view = &mut to.voters[number].views[server];
             (view.blank, view.sure) = (false, false);
             each(Step::Whole(server, number), to);
+        }
+        if self.may_label(state, server, at) {
+            let mut to = *state;
+            to.voters[number].label = true;
+            each(Step::Label(server, number), to);
         }
         if self.may_show(state, server, number) {
             each(Step::Show(server, number), self.show(state, server, number));
@@ -125,10 +140,11 @@ impl Model for Protocol {
             answered: Log::default(),
             wipes: 0,
             drops: 0,
+            changed: false,
             fault: None,
         };
         for number in 0..usize::from(self.bounds.voters) {
-            state.voters[number].claim = epoch;
+            (state.voters[number].claim, state.voters[number].was) = (epoch, true);
             if number < self.bounds.durable() + 1 {
                 state.voters[number].journal.epoch = epoch;
             }
@@ -139,11 +155,11 @@ impl Model for Protocol {
     fn steps(&self, state: &State, each: &mut dyn FnMut(Step, State)) {
         for server in 0..usize::from(self.bounds.openings) {
             self.serve(state, server, each);
-            for number in 0..usize::from(self.bounds.voters) {
+            for number in 0..self.bounds.targets() {
                 self.reach(state, server, number, each);
             }
         }
-        (0..usize::from(self.bounds.voters)).for_each(|number| self.suffer(state, number, each));
+        (0..self.bounds.targets()).for_each(|number| self.suffer(state, number, each));
     }
 
     fn canonical(&self, state: &State) -> State {
@@ -164,7 +180,7 @@ impl Model for Protocol {
                 sorted.voters.iter_mut().for_each(|voter| voter.views[server].shown = false);
             }
         }
-        sorted.voters[..usize::from(self.bounds.voters)].sort_unstable();
+        sorted.voters[..self.bounds.targets()].sort_unstable();
         sorted
     }
 
@@ -180,12 +196,14 @@ impl Model for Protocol {
                 return Some(format!("(c) server {name} answers reads and lacks what another one answered"));
             }
         }
-        for chosen in 0..1u32 << self.bounds.voters {
-            let blank = |number: u8| chosen & 1 << number != 0 && !state.voters[usize::from(number)].counts();
-            if chosen.count_ones() as usize != self.bounds.quorum() || (0..self.bounds.voters).any(blank) {
+        for chosen in 0..1u32 << self.bounds.targets() {
+            let is_chosen = |number: &usize| chosen & 1 << number != 0;
+            let names: Vec<usize> = (0..self.bounds.targets()).filter(is_chosen).collect();
+            let voters = names.iter().map(|&number| &state.voters[number]);
+            // An opening that begins before there is a new label may go on after it.
+            if voters.clone().any(|voter| !voter.counts()) || self.enough(voters, false).is_none() {
                 continue;
             }
-            let names: Vec<u8> = (0..self.bounds.voters).filter(|number| chosen & 1 << number != 0).collect();
             match self.found(state, chosen) {
                 None => return Some(format!("(d) an opening with the voters {names:?} finds no history")),
                 Some(log) if !log.has(state.answered) => {

@@ -14,6 +14,9 @@ impl Protocol {
     /// Whether a voter grants a claim that it does not have yet, or tells that it is blank.
     pub(crate) fn may_claim(&self, state: &State, server: usize, at: &Voter) -> bool {
         let epoch = state.openings[server].epoch;
+        if !self.may_ask(state, server, at) {
+            return false;
+        }
         let free = !at.lease || self.broken == Some(Broken::Lease);
         let renewed = at.claim != epoch && self.same(at.claim, epoch);
         let phase = state.openings[server].phase;
@@ -60,6 +63,7 @@ impl Protocol {
         let waits = |voter: &Voter| voter.views[server].blank && !voter.views[server].sure;
         self.same(at.claim, state.openings[server].epoch)
             && !(at.blank || at.views[server].shown)
+            && at.is_in(state.openings[server].new)
             && self.voters(state).iter().any(waits)
     }
 
@@ -70,7 +74,8 @@ impl Protocol {
         let mut to = *state;
         to.voters[number].views[server].shown = true;
         let shown = to.voters.iter().filter(|voter| voter.views[server].shown).count();
-        if shown > usize::from(self.bounds.voters) - self.bounds.quorum() {
+        let new = state.openings[server].new;
+        if shown > usize::from(self.bounds.members(new)) - self.bounds.quorum(new) {
             for voter in &mut to.voters {
                 let view = &mut voter.views[server];
                 (view.sure, view.shown) = (view.blank, false);
@@ -85,7 +90,9 @@ impl Protocol {
         let open = matches!(opening.phase, Phase::Adopted | Phase::Holder);
         // It is asked for a claim first, and tells whether it is blank.
         let told = !at.blank || at.views[server].marked;
-        open && self.same(at.claim, opening.epoch) && at.views[server].has == 0 && told
+        // During a change, what becomes durable must be so under both labels.
+        let listed = at.is_in(opening.new) && (!opening.changes || at.is);
+        open && listed && self.same(at.claim, opening.epoch) && at.views[server].has == 0 && told
     }
 
     /// A voter gets what the server had adopted; the transactions since follow one by one.

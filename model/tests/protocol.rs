@@ -1,8 +1,9 @@
 //! The protocol is right in all states at small bounds, and wrong without any of its rules.
 
-use model::{Bounds, Broken, Checked, Model, Protocol, State, Step, check};
+use model::{Bounds, Broken, Change, Checked, Model, Protocol, State, Step, check};
 
-const SMALL: Bounds = Bounds { voters: 3, losses: 1, openings: 2, writes: 1, wipes: 0, drops: 0, leases: false };
+const SMALL: Bounds =
+    Bounds { voters: 3, losses: 1, openings: 2, writes: 1, wipes: 0, drops: 0, leases: false, change: None };
 
 fn is_right(bounds: Bounds) -> Checked {
     bounds.sound().expect("the bounds make sense");
@@ -39,6 +40,47 @@ fn more_openings_voters_and_losses_are_right() {
     is_right(Bounds { leases: true, wipes: 1, ..SMALL });
     is_right(Bounds { openings: 3, writes: 0, wipes: 1, ..SMALL });
     is_right(Bounds { voters: 5, losses: 2, ..SMALL });
+}
+
+const ADDS: Bounds = Bounds { change: Some(Change::Add), ..SMALL };
+const REMOVES: Bounds = Bounds { voters: 4, change: Some(Change::Remove), ..SMALL };
+const REPLACES: Bounds = Bounds { change: Some(Change::Replace), ..SMALL };
+
+/// A holder changes the label, and another opening begins at any moment of that.
+#[test]
+fn changes_of_the_voters_are_right() {
+    is_right(ADDS);
+    is_right(REMOVES);
+    is_right(REPLACES);
+}
+
+#[test]
+fn a_new_label_needs_voters_of_the_one_before() {
+    is_wrong(Broken::Label, ADDS, "(a)");
+    is_wrong(Broken::Label, REPLACES, "(a)");
+}
+
+/// Who finds a new label that was never used does not know what an opening without it has done.
+#[test]
+fn a_label_that_may_not_be_in_effect_needs_claims_of_both() {
+    is_wrong(Broken::Joint, REMOVES, "(a)");
+    is_wrong(Broken::Joint, REPLACES, "(a)");
+}
+
+#[test]
+fn labels_must_be_read_once_more_after_the_claims() {
+    is_wrong(Broken::Reread, ADDS, "(a)");
+    is_wrong(Broken::Reread, REPLACES, "(a)");
+}
+
+#[test]
+fn a_voter_that_leaves_must_be_no_mirror() {
+    is_wrong(Broken::Leave, REMOVES, "(a)");
+}
+
+#[test]
+fn a_lease_must_count_at_the_voters_of_both_labels() {
+    is_wrong(Broken::BothLeases, Bounds { leases: true, ..REMOVES }, "(c)");
 }
 
 #[test]
@@ -101,7 +143,8 @@ fn a_mirror_must_not_be_claimed_once_more() {
     is_wrong(Broken::Renewal, Bounds { wipes: 1, ..SMALL }, "(a)");
 }
 
-/// All that the openings may write can be answered: the model does not stop before.
+/// All that the openings may write can be answered: the model does not stop before. With a change
+/// of the label, a server answers that uses the new one.
 struct Reaches(Protocol, usize);
 
 impl Model for Reaches {
@@ -121,13 +164,15 @@ impl Model for Reaches {
     }
 
     fn wrong(&self, state: &State) -> Option<String> {
-        (state.answered() == self.1).then(|| "all is answered".into())
+        let changed = self.0.bounds.change.is_none() || state.is_changed();
+        (changed && state.answered() == self.1).then(|| "all is answered".into())
     }
 }
 
 #[test]
 fn all_that_is_written_can_be_answered() {
-    for bounds in [Bounds { writes: 2, ..SMALL }, Bounds { leases: true, wipes: 1, ..SMALL }] {
+    let more = [Bounds { writes: 2, ..SMALL }, Bounds { leases: true, wipes: 1, ..SMALL }];
+    for bounds in more.into_iter().chain([ADDS, REMOVES, REPLACES]) {
         let all = usize::from(bounds.openings * bounds.writes);
         let reaches = |number| check(&Reaches(Protocol { bounds, broken: None }, number), usize::MAX).wrong.is_some();
         assert!(reaches(all) && !reaches(all + 1), "{bounds:?}");

@@ -53,7 +53,7 @@ cargo xtask TASK
   simulate --failovers N [--from SEED] [--minutes N] [--jobs N] | --failovers 1 --seed N [--trace]
           nothing but takeovers between three metadata servers, until there were N
   model [--voters N] [--losses M] [--servers N] [--writes N] [--wipes N] [--drops N] [--leases]
-        [--broken RULE] [--limit N]
+        [--change add|remove|replace] [--broken RULE] [--limit N]
           the metadata protocol in all its states (docs/design/011-model.md)
 ";
 

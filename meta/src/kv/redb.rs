@@ -188,6 +188,61 @@ fn failed(error: impl Into<redb::Error>) -> KvError {
     match error.into() {
         redb::Error::Io(io) if io.kind() == std::io::ErrorKind::StorageFull => KvError::NoSpace,
         redb::Error::Corrupted(what) => KvError::Corrupt(format!("index: {what}")),
+        error @ (redb::Error::Io(_) | redb::Error::PreviousIo) => KvError::Local(format!("the index: {error}")),
         error => KvError::Unavailable(format!("index: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use redb::backends::InMemoryBackend;
+    use std::io;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// A disk that fails.
+    #[derive(Debug, Default)]
+    struct Failing(InMemoryBackend, Arc<AtomicBool>);
+
+    impl Failing {
+        fn works(&self) -> io::Result<&InMemoryBackend> {
+            if self.1.load(Ordering::SeqCst) { Err(io::Error::other("a bad block")) } else { Ok(&self.0) }
+        }
+    }
+
+    impl StorageBackend for Failing {
+        fn len(&self) -> io::Result<u64> {
+            self.works()?.len()
+        }
+
+        fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+            self.works()?.read(offset, out)
+        }
+
+        fn set_len(&self, len: u64) -> io::Result<()> {
+            self.works()?.set_len(len)
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            self.works()?.sync_data()
+        }
+
+        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            self.works()?.write(offset, data)
+        }
+    }
+
+    /// A metadata server must know that another one may have no such trouble.
+    #[test]
+    fn a_disk_that_fails_is_a_trouble_of_this_machine() {
+        let fails = Arc::new(AtomicBool::new(false));
+        let index = RedbIndex::with_backend(Failing(InMemoryBackend::new(), fails.clone()), 1 << 20).unwrap();
+        let state = index.state().unwrap();
+        fails.store(true, Ordering::SeqCst);
+        for _ in 0..2 {
+            let edit: Edit<'_> = (b"key", Some(b"value"));
+            let refused = index.apply(&mut [edit].into_iter(), state, true);
+            assert!(matches!(&refused, Err(KvError::Local(why)) if why.contains("index")), "{refused:?}");
+        }
     }
 }
