@@ -30,68 +30,69 @@ pub struct Plan<'a> {
     pub setup: Setup<'a>,
     pub record: u64,
     pub count: u64,
-    pub rounds: u64,
 }
 
-/// Measures it.
-pub fn measure(stage: &Stage<'_>, plan: &Plan<'_>, control: &Control) -> Result<Point, Failure> {
-    let Setup { code, coding, embedded, .. } = plan.setup;
-    let shape = unprotected::parse(code)?.shape();
+impl Plan<'_> {
+    /// A point without rounds.
+    pub fn point(&self) -> Result<Point, Failure> {
+        let Setup { code, coding, embedded, .. } = self.setup;
+        let shape = unprotected::parse(code)?.shape();
+        Ok(Point {
+            net: self.net.map(str::to_owned),
+            code: code.into(),
+            k: shape.k as u32,
+            m: shape.m as u32,
+            coding,
+            embedded,
+            record_bytes: self.record,
+            way: Way::Inline,
+            count: self.count,
+            rounds: Vec::new(),
+        })
+    }
+}
+
+/// Measures a round, and says whether the records went into stripes.
+pub fn measure(stage: &Stage<'_>, plan: &Plan<'_>, control: &Control) -> Result<(Round, Way), Failure> {
     let mut record = vec![0; plan.record as usize];
     fastrand::Rng::with_seed(plan.record).fill(&mut record);
     let path = stage.mountpoint().join(format!("records-{}", plan.record));
     let failed = |why: std::io::Error| cannot(&path, &why);
-    let (mut rounds, mut stripes) = (Vec::new(), 0);
-    for _ in 0..plan.rounds {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .custom_flags(rustix::fs::OFlags::DSYNC.bits() as i32)
-            .open(&path)
-            .map_err(failed)?;
-        for _ in 0..WARM_UP_RECORDS {
-            file.write_all(&record).map_err(failed)?;
-        }
-        let mut probe = Probe::new(stage, &record, embedded)?;
-        let every = (plan.count / MOST_PROBES).max(RECORDS_PER_PROBE).min(plan.count);
-        let (before, coded) = stage.counted()?;
-        let mut wall = Duration::ZERO;
-        for number in 1..=plan.count {
-            control.go_on().map_err(Failure::Work)?;
-            let begun = Instant::now();
-            file.write_all(&record).map_err(failed)?;
-            wall += begun.elapsed();
-            if number % every == 0 {
-                probe.take()?;
-            }
-        }
-        let (after, now_coded) = stage.counted()?;
-        let (kernel, counted_by_probes) = probe.end()?;
-        let mut counted = [0.0; 7];
-        for (step, time) in counted.iter_mut().enumerate() {
-            *time = (after[step] - before[step] - counted_by_probes[step]).max(0.0);
-        }
-        stripes += now_coded - coded;
-        rounds.push(Round { wall: wall.as_secs_f64(), counted, kernel: kernel * plan.count as f64 });
-        drop(file);
-        std::fs::remove_file(&path).map_err(failed)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .custom_flags(rustix::fs::OFlags::DSYNC.bits() as i32)
+        .open(&path)
+        .map_err(failed)?;
+    for _ in 0..WARM_UP_RECORDS {
+        file.write_all(&record).map_err(failed)?;
     }
+    let mut probe = Probe::new(stage, &record, plan.setup.embedded)?;
+    let every = (plan.count / MOST_PROBES).max(RECORDS_PER_PROBE).min(plan.count);
+    let (before, coded) = stage.counted()?;
+    let mut wall = Duration::ZERO;
+    for number in 1..=plan.count {
+        control.go_on().map_err(Failure::Work)?;
+        let begun = Instant::now();
+        file.write_all(&record).map_err(failed)?;
+        wall += begun.elapsed();
+        if number % every == 0 {
+            probe.take()?;
+        }
+    }
+    let (after, now_coded) = stage.counted()?;
+    let (kernel, counted_by_probes) = probe.end()?;
+    let mut counted = [0.0; 7];
+    for (step, time) in counted.iter_mut().enumerate() {
+        *time = (after[step] - before[step] - counted_by_probes[step]).max(0.0);
+    }
+    drop(file);
+    std::fs::remove_file(&path).map_err(failed)?;
     // Half of the records: now and then, the background puts some of those in the metadata into a
     // stripe.
-    let way = if 2 * stripes >= plan.count * plan.rounds { Way::Stripe } else { Way::Inline };
-    Ok(Point {
-        net: plan.net.map(str::to_owned),
-        code: code.into(),
-        k: shape.k as u32,
-        m: shape.m as u32,
-        coding,
-        embedded,
-        record_bytes: plan.record,
-        way,
-        count: plan.count,
-        rounds,
-    })
+    let way = if 2 * (now_coded - coded) >= plan.count { Way::Stripe } else { Way::Inline };
+    Ok((Round { wall: wall.as_secs_f64(), counted, kernel: kernel * plan.count as f64 }, way))
 }
 
 /// The kernel's part of a synced write of a record: what a write and an fsync take that the mount

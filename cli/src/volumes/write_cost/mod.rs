@@ -53,30 +53,45 @@ impl Run<'_> {
         }
     }
 
-    /// Everything on one network.
+    /// A round of everything on one network.
     fn measure(&mut self, result: &mut Measurement, lab: Option<&Lab>, net: Option<&str>) -> Outcome {
         let arguments = self.arguments;
         if !arguments.only_streams {
-            let (mut records, mut count, mut rounds) = (&arguments.records[..], arguments.count, arguments.rounds);
+            let (mut records, mut count) = (&arguments.records[..], arguments.count);
             if arguments.quick {
-                (records, count, rounds) = (&QUICK_SIZES.0, QUICK_SIZES.1, 1);
+                (records, count) = (&QUICK_SIZES.0, QUICK_SIZES.1);
             }
             for setup in arguments.setups() {
                 let stage = self.stage(&setup, lab)?;
                 for &record in records {
                     self.say(net, &setup, &format!("records of {}", show::bytes(record)));
-                    let plan = experiment::Plan { net, setup, record, count, rounds };
-                    result.points.push(experiment::measure(&stage, &plan, self.control)?);
+                    let plan = experiment::Plan { net, setup, record, count };
+                    let (round, way) = experiment::measure(&stage, &plan, self.control)?;
+                    let point = entry(&mut result.points, plan.point()?, |point| {
+                        (point.net.clone(), point.code.clone(), point.coding, point.embedded, point.record_bytes)
+                    });
+                    // The last round says it.
+                    point.way = way;
+                    point.rounds.push(round);
                 }
                 stage.clear()?;
             }
         }
         if !arguments.threads.is_empty() {
             let bytes = if arguments.quick { QUICK_STREAM_BYTES } else { arguments.stream_bytes };
-            result.streams.extend(streams::measure(self, lab, net, bytes)?);
+            streams::measure(self, result, lab, net, bytes)?;
         }
         Ok(())
     }
+}
+
+/// The one of all with the same key; a new one if there is none.
+fn entry<T, K: PartialEq>(all: &mut Vec<T>, new: T, key: impl Fn(&T) -> K) -> &mut T {
+    let place = all.iter().position(|old| key(old) == key(&new)).unwrap_or(all.len());
+    if place == all.len() {
+        all.push(new);
+    }
+    &mut all[place]
 }
 
 /// Who codes, in words.
@@ -105,18 +120,26 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
     };
     let watched = std::io::stderr().is_terminal() && !as_json;
     let mut run = Run { arguments, parent: &parent, stages: 0, control: &control, watched };
+    // Everything takes its turn in each round, as this machine is not always as fast.
+    let rounds = if arguments.quick { 1 } else { arguments.rounds };
     if arguments.net.is_empty() {
-        run.measure(&mut result, None, None)?;
+        (0..rounds).try_for_each(|_| run.measure(&mut result, None, None))?;
     } else {
         let latency = Duration::from_micros(arguments.latency.unwrap_or(0).into());
         let mut lab = Lab::build(&parent, arguments.stores, latency)?;
-        for &speed in &arguments.net {
-            control.go_on().map_err(Failure::Work)?;
-            let network = lab.limit(speed)?;
-            let (name, reachable) = (network.name.clone(), network.reachable);
-            result.networks.push(network);
-            if reachable {
-                run.measure(&mut result, Some(&lab), Some(&name))?;
+        for round in 0..rounds {
+            for (number, &speed) in arguments.net.iter().enumerate() {
+                control.go_on().map_err(Failure::Work)?;
+                if round == 0 {
+                    result.networks.push(lab.limit(speed)?);
+                } else if result.networks[number].reachable {
+                    lab.limit_again(&result.networks[number])?;
+                }
+                let network = &result.networks[number];
+                if network.reachable {
+                    let name = network.name.clone();
+                    run.measure(&mut result, Some(&lab), Some(&name))?;
+                }
             }
         }
     }

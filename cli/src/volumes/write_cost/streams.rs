@@ -2,10 +2,11 @@
 //! end: the study's comparison of codes.
 
 use super::net::Lab;
-use super::stage::{Setup, Stage};
-use super::{Run, experiment::cannot};
-use crate::failure::Failure;
+use super::stage::Stage;
+use super::{Run, entry, experiment::cannot};
+use crate::failure::{Failure, Outcome};
 use crate::unprotected;
+use plan::cost::Measurement;
 use plan::cost::streams::{Stream, StreamRound};
 use std::fs::File;
 use std::io::Write;
@@ -18,54 +19,49 @@ const RECORD_BYTES: u64 = 128 << 10;
 /// What is written before anything is measured.
 const WARM_UP_BYTES: u64 = 32 << 20;
 
-/// All codes, sides that code, and numbers of threads, on one network. The codes take turns in each
-/// round, as this machine is not always as fast.
-pub fn measure(run: &mut Run, lab: Option<&Lab>, net: Option<&str>, bytes: u64) -> Result<Vec<Stream>, Failure> {
+/// A round of all codes, sides that code, and numbers of threads, on one network.
+pub fn measure(run: &mut Run, result: &mut Measurement, lab: Option<&Lab>, net: Option<&str>, bytes: u64) -> Outcome {
     let arguments = run.arguments;
     let codes = arguments.stream_codes();
-    let setups: Vec<Setup> = (arguments.coding.iter())
-        .flat_map(|&coding| codes.iter().map(move |code| arguments.setup(code, coding)))
-        .collect();
-    let rounds = if arguments.quick { 1 } else { arguments.rounds };
-    let mut streams: Vec<Stream> = Vec::new();
-    for setup in &setups {
+    for (&coding, code) in arguments.coding.iter().flat_map(|coding| codes.iter().map(move |code| (coding, code))) {
+        let setup = arguments.setup(code, coding);
+        run.say(net, &setup, "threads");
         let shape = unprotected::parse(setup.code)?.shape();
-        streams.extend(arguments.threads.iter().map(|&threads| Stream {
-            net: net.map(str::to_owned),
-            code: setup.code.into(),
-            kernel: setup.kernel.map(str::to_owned),
-            k: shape.k as u32,
-            m: shape.m as u32,
-            coding: setup.coding,
-            threads,
-            record_bytes: RECORD_BYTES,
+        let stage = run.stage(&setup, lab)?;
+        write(&stage, 1, WARM_UP_BYTES.min(bytes))?;
+        for &threads in &arguments.threads {
+            run.control.go_on().map_err(Failure::Work)?;
             // Whole records, and as many for each thread.
-            bytes: (bytes / RECORD_BYTES / u64::from(threads)).max(1) * RECORD_BYTES * u64::from(threads),
-            rounds: Vec::new(),
-        }));
-    }
-    for round in 1..=rounds {
-        for (setup, own) in setups.iter().zip(streams.chunks_mut(arguments.threads.len())) {
-            run.say(net, setup, &format!("threads, round {round} of {rounds}"));
-            let stage = run.stage(setup, lab)?;
-            write(&stage, 1, WARM_UP_BYTES.min(bytes))?;
-            for stream in own {
-                run.control.go_on().map_err(Failure::Work)?;
-                let (before, _) = stage.counted()?;
-                let processors = stage.processors();
-                let wall = write(&stage, stream.threads, stream.bytes / u64::from(stream.threads))?;
-                let now = stage.processors();
-                let (after, _) = stage.counted()?;
-                stream.rounds.push(StreamRound {
-                    wall,
-                    counted: std::array::from_fn(|step| (after[step] - before[step]).max(0.0)),
-                    processors: std::array::from_fn(|process| (now[process] - processors[process]).max(0.0)),
-                });
-            }
-            stage.clear()?;
+            let each = (bytes / RECORD_BYTES / u64::from(threads)).max(1) * RECORD_BYTES;
+            let (before, _) = stage.counted()?;
+            let processors = stage.processors();
+            let wall = write(&stage, threads, each)?;
+            let now = stage.processors();
+            let (after, _) = stage.counted()?;
+            let new = Stream {
+                net: net.map(str::to_owned),
+                code: setup.code.into(),
+                kernel: setup.kernel.map(str::to_owned),
+                k: shape.k as u32,
+                m: shape.m as u32,
+                coding,
+                threads,
+                record_bytes: RECORD_BYTES,
+                bytes: each * u64::from(threads),
+                rounds: Vec::new(),
+            };
+            let stream = entry(&mut result.streams, new, |stream| {
+                (stream.net.clone(), stream.code.clone(), stream.kernel.clone(), stream.coding, stream.threads)
+            });
+            stream.rounds.push(StreamRound {
+                wall,
+                counted: std::array::from_fn(|step| (after[step] - before[step]).max(0.0)),
+                processors: std::array::from_fn(|process| (now[process] - processors[process]).max(0.0)),
+            });
         }
+        stage.clear()?;
     }
-    Ok(streams)
+    Ok(())
 }
 
 /// Writes with so many threads, each so many bytes to a new file, and syncs them. Returns how long

@@ -107,6 +107,14 @@ impl Lab {
         Ok(network)
     }
 
+    /// The same limit as before.
+    pub fn limit_again(&mut self, network: &Network) -> Result<(), Failure> {
+        match network.bits_per_second {
+            Some(bits_per_second) => self.apply(Limit { bits_per_second, burst_bytes: network.burst_bytes }),
+            None => self.unlimit().and_then(|()| self.delay()),
+        }
+    }
+
     fn apply(&mut self, limit: Limit) -> Result<(), Failure> {
         self.unlimit()?;
         self.delay()?;
