@@ -20,6 +20,7 @@ mod output;
 mod progress;
 mod show;
 mod spelling;
+mod unprotected;
 mod volumes;
 
 /// What `weft-mpi` shares with `weft archive`.

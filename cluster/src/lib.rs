@@ -31,7 +31,7 @@ pub use identity::{Identity, Members, make_identities, use_identity};
 pub use machine::start_of_machine;
 pub use meta_server::{MetaServer, Peer, Standby, Whereabouts, command, connect, keep, set_server_timeout};
 pub use places::ClusterPlaces;
-pub use store::{RemoteTarget, Store};
+pub use store::{RemoteTarget, Store, set_channels};
 
 use std::sync::OnceLock;
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};

@@ -43,6 +43,7 @@ impl ByteCode {
         let flat: Vec<u8> = definition.parity.concat();
         let encoder = match &definition.grs {
             _ if definition.pq => Transform::pq(kernel, k),
+            _ if definition.spec.stores_zeroes() => Transform::zeroes(kernel, k, m),
             Some(grs) => grs.map(kernel, &Vec::from_iter(0..k), &Vec::from_iter(k..k + m), &flat),
             None => Transform::matrix(kernel, k, &flat),
         };
@@ -61,6 +62,7 @@ impl ByteCode {
         let matrix: Vec<u8> = coefficients.iter().flat_map(|row| reads.iter().map(|&b| row[b])).collect();
         let transform = match &self.definition.grs {
             Some(grs) if reads.len() == self.definition.shape.k => grs.map(self.kernel, &reads, lost, &matrix),
+            _ if reads.is_empty() => Transform::zeroes(self.kernel, 0, lost.len()),
             _ => Transform::matrix(self.kernel, reads.len(), &matrix),
         };
         let reads = reads.into_iter().map(|block| Read { block, parts: 1, of: 1 }).collect();

@@ -11,6 +11,9 @@ pub const MAX_BLOCKS: usize = 256;
 /// The longest spec as text.
 pub const MAX_SPEC_BYTES: usize = 100;
 
+/// The parameter without which `none` has no parity blocks.
+pub(crate) const UNSAFE: &str = "unsafe";
+
 /// Data and parity blocks of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Shape {
@@ -62,6 +65,12 @@ impl Spec {
             [k, parity @ ..] => Shape { k: *k, m: parity.iter().fold(0, |m, &n| m.saturating_add(n)) },
             [] => Shape { k: 0, m: 0 },
         }
+    }
+
+    /// `none:4+2,unsafe=1`: parity blocks that are zeroes, so that what coding costs can be
+    /// compared with storing and sending as much without it. Nothing can be rebuilt from them.
+    pub fn stores_zeroes(&self) -> bool {
+        self.name == "none" && self.shape().m > 0 && self.parameter(UNSAFE) == Some(1)
     }
 
     /// The parameter of that name.

@@ -16,6 +16,8 @@ pub struct Transform {
 enum Kind {
     /// Each output is the XOR of all inputs.
     Xor,
+    /// Each output is zeroes.
+    Zeroes,
     /// Output i is a copy of input `sources[i]`.
     Copy(Vec<usize>),
     /// RAID-6's P and Q.
@@ -29,6 +31,10 @@ enum Kind {
 impl Transform {
     pub(crate) fn xor(kernel: &'static dyn Kernel, inputs: usize) -> Self {
         Self { kernel, inputs, outputs: 1, kind: Kind::Xor }
+    }
+
+    pub(crate) fn zeroes(kernel: &'static dyn Kernel, inputs: usize, outputs: usize) -> Self {
+        Self { kernel, inputs, outputs, kind: Kind::Zeroes }
     }
 
     pub(crate) fn copy(kernel: &'static dyn Kernel, inputs: usize, sources: Vec<usize>) -> Self {
@@ -129,6 +135,7 @@ impl Transform {
         assert!(inputs.len() == self.inputs && outputs.len() == self.outputs, "{self:?} given {} blocks", inputs.len());
         match &self.kind {
             Kind::Xor => self.kernel.xor(inputs, outputs[0], at),
+            Kind::Zeroes => outputs.iter_mut().for_each(|output| output[at.clone()].fill(0)),
             Kind::Copy(sources) => {
                 for (output, &source) in outputs.iter_mut().zip(sources) {
                     output[at.clone()].copy_from_slice(&inputs[source][at.clone()]);
@@ -153,6 +160,7 @@ impl fmt::Debug for Transform {
         write!(f, "{} blocks from {} ", self.outputs, self.inputs)?;
         match &self.kind {
             Kind::Xor => write!(f, "by XOR"),
+            Kind::Zeroes => write!(f, "as zeroes"),
             Kind::Copy(_) => write!(f, "by copying"),
             Kind::Pq => write!(f, "by P and Q"),
             Kind::Grouped(map) => match (map.spec().size, map.way()) {

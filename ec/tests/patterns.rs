@@ -63,6 +63,7 @@ const CODES: &[&str] = &[
     "xor:5+1",
     "replica:1+3",
     "none:3",
+    "none:3+2,unsafe=1",
     "lrc:4+2+2",
     "lrc:6+2+2",
     "lrc:6+3+1",
@@ -274,12 +275,36 @@ fn what_a_code_cannot_do_is_refused_with_what_works() {
         ("cauchy-good:4+2,packet=12", "packet=2048"),
         ("gluster:250+6", "gluster:249+6"),
         ("none:4+1", "none:4"),
+        ("none:4+2,unsafe=2", "none:4"),
+        ("none:4,unsafe=1", "no parameters"),
         ("lrc:2+3+1", "lrc:12+2+2"),
         ("rs:9999999+9999999", "256"),
     ] {
         let error = weft_ec::parse(text).expect_err(text).to_string();
         assert!(error.contains(hint), "{text}: {error}");
         assert!(!error.contains('\n'));
+    }
+}
+
+/// The baseline of comparisons: as many blocks, and no coding.
+#[test]
+fn zeroes_instead_of_parity_protect_nothing() {
+    let code = weft_ec::parse("none:4+2,unsafe=1").unwrap();
+    assert_eq!(code.spec().to_string(), "none:4+2,unsafe=1");
+    assert!(code.spec().stores_zeroes() && code.tolerates() == 0);
+    assert_eq!((code.shape().k, code.shape().m), (4, 2));
+    let (_, stored) = stripe(&*code, 2, 5);
+    assert!(stored[4..].iter().flatten().all(|&byte| byte == 0));
+    for lost in 0..4 {
+        let have: Vec<usize> = (0..6).filter(|&block| block != lost).collect();
+        let error = code.repair(&[lost], &have).unwrap_err();
+        assert_eq!(error.blocks, [lost]);
+        assert!(error.to_string().contains("cannot make blocks"), "{error}");
+    }
+    let made = code.repair(&[4, 5], &[0, 1, 2, 3]).unwrap();
+    assert!(made.reads().is_empty() && run(&made, &stored) == stored[4..]);
+    for other in ["none:4", "rs:4+2", "none:4+0"] {
+        assert!(!weft_ec::parse(other).unwrap().spec().stores_zeroes());
     }
 }
 

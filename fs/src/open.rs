@@ -14,6 +14,7 @@ use crate::volume::label::{Label, Role as TargetRole};
 use crate::volume::membership::{complete, write_pointer};
 use crate::volume::opened::{INDEX, Opened, STRIPES_PER_OPENING, lock};
 use crate::volume::places::{Directories, Places};
+use crate::volume::stripe_size::full_stripe_bytes;
 use crate::volume::warnings::{self, Warnings};
 use crate::{Error, FileSystem, OpenOptions, Result, background, now};
 use ::volume::ranked::Ranked;
@@ -226,6 +227,7 @@ impl FileSystem {
             chunk_bytes: label.chunk_bytes,
             durability: label.durability,
             coding: options.coding.unwrap_or(label.coding),
+            full_stripe: full_stripe_bytes(shape.k),
         };
         let sets = Arc::new(Placed(meta.clone()));
         let history = History::new(meta.setting(history::SETTING)?.unwrap_or_default());
@@ -317,7 +319,7 @@ impl FileSystem {
     /// When this version does not understand the label that the server sent.
     pub fn connect(server: Server, name: &str, options: OpenOptions) -> Result<Arc<Self>> {
         let lease = Duration::from_millis(server.entered.welcome.lease_ms.into());
-        let (client, store, label) = client::begin(server, name, options.coding)?;
+        let (client, store, label) = client::begin(server, name, &options)?;
         let (cache, role) = (client.cache.clone(), Role::Client(Box::new(client)));
         let fs = Self::assemble(cache, role, store, Opened::served(label, options));
         fs.follow_server(lease)?;

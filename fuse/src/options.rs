@@ -58,6 +58,13 @@ pub struct Options {
     pub writeback: bool,
     /// Which side codes stripes; None: what the volume says. For the process that opens the volume.
     pub coding: Option<fs::Coding>,
+    /// User data of the longest stripe, in bytes. For the process that opens the volume, as are the
+    /// next two.
+    pub stripe_bytes: Option<usize>,
+    /// Connections to each storage server that calls share.
+    pub channels: Option<usize>,
+    /// The store that codes stripes, where it has a block of them.
+    pub master: Option<String>,
     /// Mount over a directory that has entries, which are hidden meanwhile.
     pub nonempty: bool,
     /// Where messages about failing requests go.
@@ -77,6 +84,9 @@ impl Default for Options {
             sync: false,
             writeback: false,
             coding: None,
+            stripe_bytes: None,
+            channels: None,
+            master: None,
             nonempty: false,
             log: Log::default(),
         }
@@ -85,9 +95,20 @@ impl Default for Options {
 
 /// The options by name, for messages.
 const OPTION_NAMES: &str = "ro, rw, allow_other, noallow_other, suid, nosuid, dev, nodev, exec, noexec, sync, async, \
-    writeback, nonempty, coding=client, coding=server, coding=auto, threads=N, fsname=NAME, and without effect: \
-    defaults, default_permissions, atime, noatime, relatime, nodiratime, lazytime, auto, noauto, nofail, user, \
-    nouser, users, owner, group, _netdev, comment=TEXT, x-*";
+    writeback, nonempty, coding=client, coding=server, coding=auto, stripe_bytes=BYTES, channels=N, master=STORE, \
+    threads=N, fsname=NAME, and without effect: defaults, default_permissions, atime, noatime, relatime, nodiratime, \
+    lazytime, auto, noauto, nofail, user, nouser, users, owner, group, _netdev, comment=TEXT, x-*";
+
+/// A number of bytes, with k or M for KiB or MiB.
+fn bytes_of(text: &str) -> Result<usize, String> {
+    let (digits, unit) = match text.as_bytes().last() {
+        Some(b'k' | b'K') => (&text[..text.len() - 1], 1 << 10),
+        Some(b'm' | b'M') => (&text[..text.len() - 1], 1 << 20),
+        _ => (text, 1),
+    };
+    let bytes = digits.parse::<usize>().ok().and_then(|number| number.checked_mul(unit));
+    bytes.ok_or_else(|| format!("stripe_bytes={text}: give bytes, such as 6144 or 6k"))
+}
 
 /// Reads a list as `mount -o` takes it; later ones win. As for all FUSE mounts, set-user-ID bits
 /// and device files have no effect without `suid` and `dev`.
@@ -114,6 +135,13 @@ pub fn parse_options(list: &str) -> Result<Options, String> {
             ("nonempty", None) => options.nonempty = true,
             ("fsname", Some(name)) if !name.is_empty() => name.clone_into(&mut options.fs_name),
             ("coding", Some(coding)) => options.coding = Some(coding.parse()?),
+            ("stripe_bytes", Some(bytes)) => options.stripe_bytes = Some(bytes_of(bytes)?),
+            ("master", Some(store)) if !store.is_empty() => options.master = Some(store.into()),
+            ("channels", Some(number)) => {
+                let channels = number.parse().ok().filter(|channels| (1..=64).contains(channels));
+                let why = || format!("channels={number}: there are 1 to 64 connections to each store");
+                options.channels = Some(channels.ok_or_else(why)?);
+            }
             ("threads", Some(number)) => {
                 options.threads = number
                     .parse()
@@ -165,6 +193,10 @@ mod tests {
         assert_eq!((options.threads, options.fs_name.as_str()), (9, "a=b"));
         assert!(parse_options("").unwrap().exec);
         assert_eq!(parse_options("coding=client,coding=server").unwrap().coding, Some(fs::Coding::Server));
+        let options = parse_options("stripe_bytes=6k,channels=10,master=store://h:1").unwrap();
+        assert_eq!((options.stripe_bytes, options.channels), (Some(6144), Some(10)));
+        assert_eq!(options.master.as_deref(), Some("store://h:1"));
+        assert_eq!(parse_options("stripe_bytes=6144").unwrap().stripe_bytes, Some(6144));
     }
 
     #[test]
@@ -175,6 +207,10 @@ mod tests {
             ("ro=1", "ro=1"),
             ("fsname=", "fsname="),
             ("coding=me", "client, server or auto"),
+            ("channels=0", "1 to 64"),
+            ("stripe_bytes=6kk", "6144 or 6k"),
+            ("stripe_bytes=99999999999999999999", "6144 or 6k"),
+            ("master=", "master="),
         ] {
             let message = parse_options(list).unwrap_err();
             assert!(message.contains(part), "{message}");

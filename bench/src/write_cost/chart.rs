@@ -4,6 +4,7 @@
 use super::study::{PUBLISHED, Published, STEPS};
 use archive::report::charts::escape;
 use plan::cost::measured::{Measurement, Point};
+use plan::cost::streams::Stream;
 use plan::words::size;
 use std::fmt::Write;
 
@@ -20,6 +21,8 @@ const WIDTH: f64 = 560.0;
 /// Space for sizes at the left and for sums at the right.
 const LEFT: f64 = 66.0;
 const RIGHT: f64 = 74.0;
+/// A letter of a name.
+const LETTER: f64 = 7.0;
 const LINE: f64 = 26.0;
 const HEAD: f64 = 26.0;
 /// Between two steps of a bar.
@@ -31,9 +34,9 @@ const LEGIBLE: f64 = 34.0;
 pub fn percent(title: &str, points: &[&Point]) -> String {
     let bars = points.iter().map(|point| {
         let shares = point.steps().shares().map(|share| share * 100.0);
-        Bar { point, parts: shares, end: String::new() }
+        Bar { name: size(point.record_bytes), parts: shares, end: String::new() }
     });
-    stacked(title, 100.0, &bars.collect::<Vec<_>>(), "%")
+    stacked(title, 100.0, &bars.collect::<Vec<_>>(), "%", 0)
 }
 
 /// Microseconds a record.
@@ -41,11 +44,11 @@ pub fn time(title: &str, points: &[&Point]) -> String {
     let bars: Vec<Bar> = (points.iter())
         .map(|point| {
             let times = five(point).map(|time| time * 1e6);
-            Bar { point, parts: times, end: format!("{:.0} us", times.iter().sum::<f64>()) }
+            Bar { name: size(point.record_bytes), parts: times, end: format!("{:.0} us", times.iter().sum::<f64>()) }
         })
         .collect();
     let most = bars.iter().map(|bar| bar.parts.iter().sum::<f64>()).fold(f64::MIN_POSITIVE, f64::max);
-    stacked(title, most, &bars, "us")
+    stacked(title, most, &bars, "us", 0)
 }
 
 /// CO, MP, PC, DD, SP in seconds.
@@ -54,23 +57,26 @@ pub fn five(point: &Point) -> [f64; 5] {
     [steps.client_overhead(), steps.master, steps.parity, steps.distribution, steps.slave]
 }
 
-struct Bar<'a> {
-    point: &'a Point,
+struct Bar {
+    name: String,
     parts: [f64; 5],
     end: String,
 }
 
-fn stacked(title: &str, most: f64, bars: &[Bar], unit: &str) -> String {
-    let scale = (WIDTH - LEFT - RIGHT) / most;
+/// Bars of five parts, with so many decimals in their numbers.
+fn stacked(title: &str, most: f64, bars: &[Bar], unit: &str, decimals: usize) -> String {
+    let longest = bars.iter().map(|bar| bar.name.len()).max().unwrap_or(0);
+    let left = LEFT.max(LETTER * longest as f64 + 12.0);
+    let scale = (WIDTH - left - RIGHT) / most;
     let mut svg = open(title, HEAD + LINE * bars.len() as f64 + 4.0);
     for (at, bar) in bars.iter().enumerate() {
         let top = HEAD + LINE * at as f64;
-        let name = size(bar.point.record_bytes);
-        text(&mut svg, "name", LEFT - 8.0, top + 16.0, &name);
-        let mut x = LEFT;
+        let name = &bar.name;
+        text(&mut svg, "name", left - 8.0, top + 16.0, name);
+        let mut x = left;
         for ((class, step), part) in NAMES.iter().zip(bar.parts) {
             let width = part * scale;
-            let tip = format!("{name}, {step}: {part:.1} {unit}");
+            let tip = escape(&format!("{name}, {step}: {part:.*} {unit}", decimals.max(1)));
             put(
                 &mut svg,
                 format_args!(
@@ -82,7 +88,7 @@ fn stacked(title: &str, most: f64, bars: &[Bar], unit: &str) -> String {
                 ),
             );
             if width >= LEGIBLE {
-                text(&mut svg, &format!("in {class}"), x + width / 2.0, top + 16.0, &format!("{part:.0}"));
+                text(&mut svg, &format!("in {class}"), x + width / 2.0, top + 16.0, &format!("{part:.decimals$}"));
             }
             x += width;
         }
@@ -142,6 +148,19 @@ fn absent(result: &Measurement, published: &Published) -> String {
     let network = result.networks.iter().find(|net| net.bits_per_second == Some(published.bits_per_second));
     let tried = network.is_some_and(|network| !network.reachable);
     if tried { "not reachable".into() } else { "not measured".into() }
+}
+
+/// Steps at once, on average: a bar for each of the threads' measurements.
+pub fn overlap(title: &str, streams: &[&Stream]) -> String {
+    let bars: Vec<Bar> = (streams.iter())
+        .map(|stream| {
+            let steps = stream.at_once();
+            let parts = [steps.client_overhead(), steps.master, steps.parity, steps.distribution, steps.slave];
+            Bar { name: stream.name(), parts, end: format!("{:.2}", parts.iter().sum::<f64>()) }
+        })
+        .collect();
+    let most = bars.iter().map(|bar| bar.parts.iter().sum::<f64>()).fold(f64::MIN_POSITIVE, f64::max);
+    stacked(title, most, &bars, "at once", 2)
 }
 
 fn open(title: &str, height: f64) -> String {

@@ -38,7 +38,7 @@ fn line(result: &Measurement, point: &Point) -> String {
         "{},{limit},{reached},yes,{},{},{},{way},{},{},{:.1},{:.1},{:.1}",
         point.net.as_deref().unwrap_or("loopback"),
         quoted(&point.code),
-        point.coding,
+        if point.embedded { "directories".into() } else { point.coding.to_string() },
         point.record_bytes,
         point.count,
         point.rounds.len(),
@@ -52,6 +52,6 @@ fn line(result: &Measurement, point: &Point) -> String {
 }
 
 /// Text that may have commas.
-fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }

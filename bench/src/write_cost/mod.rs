@@ -4,16 +4,20 @@
 mod chart;
 mod csv;
 mod page;
+mod streams;
 mod study;
 
 pub use csv::csv;
 pub use page::html;
+pub use streams::csv as stream_csv;
+pub use study::published_loss;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use plan::coding::Coding;
     use plan::cost::measured::{KIND, Measurement, Network, Point, Round, VERSION};
+    use plan::cost::streams::{Stream, StreamRound};
     use plan::cost::{Link, Way};
 
     /// Two networks that were measured, and one that could not be had.
@@ -22,6 +26,7 @@ mod tests {
             name: name.into(),
             bits_per_second: bits,
             burst_bytes,
+            latency_seconds: 0.0,
             plain_bits_per_second: 16e9,
             reached_bits_per_second: reached,
             reachable,
@@ -32,6 +37,7 @@ mod tests {
             k: 4,
             m: 2,
             coding: Coding::Client,
+            embedded: false,
             record_bytes,
             way,
             count: 1000,
@@ -60,6 +66,30 @@ mod tests {
             link: Link::default(),
             networks,
             points,
+            streams: [("none:4+2", None, 1.0), ("rs:4+2", None, 1.02), ("rs:4+2", Some("naive"), 1.5)]
+                .into_iter()
+                .flat_map(|(code, kernel, wall)| [1, 10].map(|threads| stream(code, kernel, threads, wall)))
+                .collect(),
+        }
+    }
+
+    fn stream(code: &str, kernel: Option<&str>, threads: u32, wall: f64) -> Stream {
+        let round = |wall: f64| StreamRound {
+            wall,
+            counted: [0.3, 0.01, 0.0, 0.05, 0.1, 0.6, 1.4].map(|part| part * f64::from(threads).sqrt()),
+            processors: [0.2, 0.6, 0.01, 0.5],
+        };
+        Stream {
+            net: Some("none".into()),
+            code: code.into(),
+            kernel: kernel.map(str::to_owned),
+            k: 4,
+            m: 2,
+            coding: Coding::Client,
+            threads,
+            record_bytes: 131_072,
+            bytes: 512 << 20,
+            rounds: vec![round(wall), round(1.1 * wall)],
         }
     }
 
@@ -76,6 +106,11 @@ mod tests {
     #[test]
     fn the_figures_of_a_fixed_result() {
         is_golden("result.csv", &csv(&fixed()), include_str!("golden/result.csv"));
+    }
+
+    #[test]
+    fn the_threads_of_a_fixed_result() {
+        is_golden("streams.csv", &stream_csv(&fixed()), include_str!("golden/streams.csv"));
     }
 
     #[test]
@@ -96,7 +131,7 @@ mod tests {
         loopback.points[0].net = None;
         assert!(csv(&loopback).contains("\nloopback,,,yes,rs:4+2,"));
         assert!(html(&loopback).contains("loopback"));
-        let nothing = Measurement { points: Vec::new(), ..fixed() };
+        let nothing = Measurement { points: Vec::new(), streams: Vec::new(), ..fixed() };
         assert!(html(&nothing).contains("not reachable"));
     }
 }

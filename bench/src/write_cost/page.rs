@@ -23,13 +23,14 @@ pub fn html(result: &Measurement) -> String {
          processes on it</dd><dt>Networks</dt><dd>{networks}</dd>\
          <dt>Figures</dt><dd>Records are written one after the other, each synced. Means of all rounds. CO is what \
          the client's process, the kernel's part of the calls and the metadata take.</dd></dl>\n\
-         <ul class=\"legend\">{legend}</ul>\n{}{}</main></body></html>\n",
+         <ul class=\"legend\">{legend}</ul>\n{}{}{}</main></body></html>\n",
         STYLES.concat(),
         escape(&result.date),
         escape(&result.program),
         escape(&result.machine),
         result.stores,
         sections(result),
+        super::streams::section(result),
         study(result)
     )
 }
@@ -55,7 +56,8 @@ fn sections(result: &Measurement) -> String {
     let mut groups: Vec<Vec<&Point>> = Vec::new();
     for point in &result.points {
         let same = |group: &Vec<&Point>| {
-            group[0].net == point.net && group[0].code == point.code && group[0].coding == point.coding
+            let of = |point: &Point| (point.net.clone(), point.code.clone(), point.coding, point.embedded);
+            of(group[0]) == of(point)
         };
         match groups.last_mut().filter(|group| same(group)) {
             Some(group) => group.push(point),
@@ -68,7 +70,10 @@ fn sections(result: &Measurement) -> String {
 fn section(result: &Measurement, points: &[&Point]) -> String {
     let first = points[0];
     let net = result.network(first).map_or("loopback", |network| &network.name);
-    let title = format!("Network {net}, {}, coded by the {}", first.code, first.coding);
+    let title = match first.embedded {
+        true => format!("On directories, without servers, {}", first.code),
+        false => format!("Network {net}, {}, coded by the {}", first.code, first.coding),
+    };
     let rows: String = points.iter().map(|point| row(point)).collect();
     format!(
         "<section><h2>{}</h2>\n<div class=\"charts\">\n{}\n{}\n</div>\n\

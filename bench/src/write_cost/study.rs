@@ -1,6 +1,8 @@
 //! What the text of the write-cost analysis of ExSTorus-FS says in percent. Its tables are images;
 //! these are all the shares that its sentences name.
 
+use plan::cost::streams::Stream;
+
 /// A network of the study.
 pub struct Published {
     pub net: &'static str,
@@ -21,3 +23,18 @@ pub const PUBLISHED: [Published; 4] = [
 
 /// The steps of [`Published::shares`], by their number among the five.
 pub const STEPS: [usize; 3] = [0, 2, 3];
+
+/// What the study's text says of the throughput that a code loses against none, in percent: one
+/// thread, and several. Its AVX2:CRS is a Cauchy code with SIMD, as `rs` is here; its CRS and LIB
+/// are XOR codes; its RS works with tables. Of several threads it names only the least and the most.
+pub fn published_loss(stream: &Stream) -> Option<f64> {
+    let name = stream.code.split(':').next().unwrap_or_default();
+    let plain = stream.kernel.as_deref() == Some("naive");
+    let (one, several) = match name {
+        "rs" if plain => (Some(29.0), Some(26.0)),
+        "rs" => (Some(4.0), Some(4.0)),
+        "crs" | "cauchy-good" | "cauchy-original" | "liberation" if !plain => (Some(15.0), None),
+        _ => (None, None),
+    };
+    if stream.threads == 1 { one } else { several }
+}

@@ -1,7 +1,7 @@
 //! `weft file encode`: one file into k+m fragments.
 
 use crate::failure::{Failure, Outcome};
-use crate::{interrupt, progress, show};
+use crate::{interrupt, progress, show, unprotected};
 use clap::Args;
 use ec::Code;
 use plan::sizes;
@@ -49,7 +49,7 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
-    let code = ec::parse(&arguments.code)?;
+    let code = unprotected::parse_if(&arguments.code, false)?;
     let stream = arguments.file.as_os_str() == "-";
     let own_name = if stream { None } else { arguments.file.file_name() };
     let name = arguments

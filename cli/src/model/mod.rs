@@ -8,8 +8,9 @@ pub mod speed;
 use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::{Args, Subcommand};
-use plan::cost::calibration::{self, Checked};
+use plan::cost::calibration::{self, Checked, LeftOut, Measured};
 use plan::cost::fit::Fit;
+use plan::cost::measured::Point;
 use plan::cost::{Calibration, Measurement, StepTimes, Way};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -61,15 +62,17 @@ struct CalibrateArguments {
 /// Predict points that the constants do not come from, and show the errors
 #[derive(Args)]
 #[command(after_help = "Examples:
-  # Each point, from the others of the same result.
+  # Each point, from the others.
   weft model check result.json
+  weft model check stores6.json stores12.json
   # All points, from constants that were saved.
   weft model check other.json --model model.json")]
 struct CheckArguments {
-    /// A file of weft bench write-cost --json-file
-    result: PathBuf,
-    /// Constants to predict with [default: each point is left out in turn, and the others predict
-    /// it]
+    /// Files of weft bench write-cost --json-file: several for several numbers of stores
+    #[arg(required = true)]
+    results: Vec<PathBuf>,
+    /// Constants to predict with [default: points are left out in turn, one by one, by their size of
+    /// records, code, network and number of stores, and the others predict them]
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
 }
@@ -117,14 +120,18 @@ fn calibrate(arguments: &CalibrateArguments, as_json: bool) -> Outcome {
     for group in &found.groups {
         let points = group.fits[0].points;
         show::text(format_args!(
-            "\nrecords {}, coded by the {}, {}: time of a step, within the 95 % interval",
+            "\nrecords {}, {}, {}: time of a step, within the 95 % interval",
             way(group.way),
-            group.coding,
+            if group.embedded { "on directories".into() } else { format!("coded by the {}", group.coding) },
             show::count(points, "point")
         ))?;
         show::text("  step       us a record             ns a KiB            residual")?;
         for (step, fit) in STEP_NAMES.iter().zip(&group.fits) {
             show::text(line(step, fit))?;
+        }
+        for (family, fit) in &group.families {
+            show::text(format_args!("  PC of {family}"))?;
+            show::text(line("PC", fit))?;
         }
     }
     show::text(format_args!("\nsaved in {}", Shown(&place)))
@@ -150,43 +157,86 @@ fn times(steps: &StepTimes) -> Value {
 }
 
 fn check(arguments: &CheckArguments, as_json: bool) -> Outcome {
-    let result = measured(&arguments.result)?;
-    let all = match &arguments.model {
-        Some(path) => calibration::check(&saved::load(path)?, &result),
-        None => calibration::check_left_out(&result),
-    };
-    let all = all.map_err(wrong(&arguments.result))?;
-    let Some((median, worst)) = calibration::errors(&all) else {
-        let why = "no point can be predicted: a line needs two others of the same way and coding";
-        return Err(wrong(&arguments.result)(why.into()));
+    let results: Vec<Measurement> =
+        arguments.results.iter().map(|path| measured(path)).collect::<Result<_, Failure>>()?;
+    let points = calibration::points(&results);
+    let wrong = wrong(&arguments.results[0]);
+    let mut all: Vec<(&str, Vec<Checked>)> = Vec::new();
+    match &arguments.model {
+        Some(path) => {
+            all.push(("nothing", calibration::check(&saved::load(path)?, &points).map_err(&wrong)?));
+        }
+        None => {
+            for by in LeftOut::ALL {
+                all.push((by.name(), calibration::check_left_out(&points, by).map_err(&wrong)?));
+            }
+        }
+    }
+    all.retain(|(_, checked)| !checked.is_empty());
+    let Some((_, first)) = all.first() else {
+        return Err(wrong("no point can be predicted: a line needs two others of the same way and coding".into()));
     };
     if as_json {
-        let point = |checked: &Checked| {
-            let point = &result.points[checked.point];
+        let (median, worst) = calibration::errors(first).unwrap_or_default();
+        let left_out = all.iter().map(|(what, checked)| {
+            let (median, worst) = calibration::errors(checked).unwrap_or_default();
+            let points = checked.iter().map(|checked| document(checked, &points));
             json!({
-                "code": point.code, "coding": point.coding, "record_bytes": point.record_bytes,
-                "measured_seconds": checked.wall, "predicted_seconds": checked.predicted.total(),
-                "error": checked.error(), "predicted": times(&checked.predicted), "measured": times(&checked.measured),
+                "left_out": what, "median_error": median, "worst_error": worst, "points": points.collect::<Vec<_>>(),
             })
-        };
+        });
         return show::json(&json!({
-            "points": all.iter().map(point).collect::<Vec<_>>(), "median_error": median, "worst_error": worst,
+            "points": first.iter().map(|checked| document(checked, &points)).collect::<Vec<_>>(),
+            "median_error": median, "worst_error": worst, "left_out": left_out.collect::<Vec<_>>(),
         }));
     }
-    show::text("        code  coding    record   measured   predicted    error")?;
-    for checked in &all {
-        let point = &result.points[checked.point];
+    show::text("        code  coding      net    record   measured   predicted    error")?;
+    first.iter().try_for_each(|checked| show::text(checked_line(checked, &points)))?;
+    show::text("")?;
+    for (what, checked) in &all {
+        let (median, worst) = calibration::errors(checked).unwrap_or_default();
+        let out = if arguments.model.is_some() { String::new() } else { format!("left out {what}: ") };
         show::text(format_args!(
-            "{:>12}  {:<6} {:>9} {:>7.0} us  {:>7.0} us  {:>+6.1} %",
-            point.code,
-            point.coding.to_string(),
-            show::bytes(point.record_bytes),
-            checked.wall * 1e6,
-            checked.predicted.total() * 1e6,
-            checked.error() * 100.0
+            "{out}{}, median error {:.1} %, worst {:.1} %",
+            show::count(checked.len(), "point"),
+            median * 100.0,
+            worst * 100.0
         ))?;
+        let of_worst = checked.iter().max_by(|a, b| a.error().abs().total_cmp(&b.error().abs()));
+        if let Some(checked) = of_worst.filter(|_| all.len() > 1) {
+            show::text(checked_line(checked, &points))?;
+        }
     }
-    show::text(format_args!("\nmedian error {:.1} %, worst {:.1} %", median * 100.0, worst * 100.0))
+    Ok(())
+}
+
+/// What wrote the point: where, and who coded.
+fn by(point: &Point) -> String {
+    if point.embedded { "none".into() } else { point.coding.to_string() }
+}
+
+fn checked_line(checked: &Checked, points: &[Measured]) -> String {
+    let point = points[checked.point].1;
+    format!(
+        "{:>12}  {:<6} {:>8} {:>9} {:>7.0} us  {:>7.0} us  {:>+6.1} %",
+        point.code,
+        by(point),
+        point.net.as_deref().unwrap_or("loopback"),
+        show::bytes(point.record_bytes),
+        checked.wall * 1e6,
+        checked.predicted.total() * 1e6,
+        checked.error() * 100.0
+    )
+}
+
+fn document(checked: &Checked, points: &[Measured]) -> Value {
+    let (run, point) = points[checked.point];
+    json!({
+        "code": point.code, "coding": point.coding, "embedded": point.embedded, "net": point.net,
+        "stores": run.stores, "record_bytes": point.record_bytes,
+        "measured_seconds": checked.wall, "predicted_seconds": checked.predicted.total(),
+        "error": checked.error(), "predicted": times(&checked.predicted), "measured": times(&checked.measured),
+    })
 }
 
 /// A calibration from a file, or the one of this machine.

@@ -3,7 +3,7 @@
 use super::speed::{Speed, parse};
 use super::{constants, times, way};
 use crate::failure::{Failure, Outcome};
-use crate::show;
+use crate::{show, unprotected};
 use clap::Args;
 use fs::INLINE_BYTES;
 use plan::coding::{Coder, Coding};
@@ -98,7 +98,7 @@ fn setting(arguments: &Arguments) -> Result<Setting, Failure> {
         Coding::Server => Coder::Master,
         Coding::Auto => return Err(Failure::Usage("--coding is client or server: auto depends on the load".into())),
     };
-    let shape = ec::parse(&arguments.code)?.shape();
+    let shape = unprotected::parse(&arguments.code)?.shape();
     let round_trip_seconds = arguments.round_trip_us / 1e6;
     let link = |speed: Speed| Link { bytes_per_second: speed.0.map(|bits| bits / 8.0), round_trip_seconds };
     let setting = Setting {
@@ -125,12 +125,12 @@ fn predict(arguments: &Arguments, setting: &Setting, calibration: &Calibration) 
         let what = format!("records {} coded by the {}", way(setting.way), arguments.coding);
         Failure::Other(format!("the model has no {what}: measure them with weft bench write-cost{more}"))
     };
-    let own = calibration.constants(setting.way, arguments.coding).ok_or_else(lacking)?;
+    let own = calibration.constants(setting.way, arguments.coding, false, &arguments.code).ok_or_else(lacking)?;
     let serial = if arguments.paper { serial::paper(&own, setting) } else { serial::steps(&own, setting) };
     let serial_loads = loads(&own, setting, serial.total());
     // A stream fills stripes, however short its records are.
     let long = Setting { way: Way::Stripe, ..*setting };
-    let stream = calibration.constants(Way::Stripe, arguments.coding);
+    let stream = calibration.constants(Way::Stripe, arguments.coding, false, &arguments.code);
     let stream = stream.map(|constants| pipelined::predict(&constants.of_stream(), &long));
     Ok(Prediction { serial, serial_loads, stream })
 }

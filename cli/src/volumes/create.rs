@@ -3,7 +3,7 @@
 
 use super::{new_target, places};
 use crate::failure::{Failure, Outcome};
-use crate::show;
+use crate::{show, unprotected};
 use clap::Args;
 use cluster::StoreAddress;
 use fs::{Coding, Domain, Placement, PolicyName, Remains, Voters};
@@ -40,6 +40,9 @@ pub struct CreateArguments {
     /// The code; `weft codes` lists them
     #[arg(long, default_value = "rs:4+2")]
     code: String,
+    /// Let the code be none:K+M: zeroes are stored in the place of parity, and no loss is survived
+    #[arg(long)]
+    unsafe_no_parity: bool,
     /// The volume's name [default: that of its directory]
     #[arg(long)]
     name: Option<String>,
@@ -71,7 +74,7 @@ fn domain_of(text: &str) -> Result<(PathBuf, Domain), String> {
 }
 
 pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
-    let code = ec::parse(&arguments.code)?;
+    let code = unprotected::parse_if(&arguments.code, arguments.unsafe_no_parity)?;
     let targets: Vec<PathBuf> = arguments.targets.iter().map(|target| new_target(target)).collect::<Result<_, _>>()?;
     check(&arguments.targets)?;
     if arguments.coding == Coding::Server {
@@ -103,6 +106,7 @@ pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
             "volume": show::path(&arguments.volume),
             "name": name,
             "code": arguments.code,
+            "redundancy": !code.spec().stores_zeroes(),
             "targets": voters.all,
             "metadata": away_document(voters),
         }));
@@ -118,7 +122,8 @@ pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
         0 => String::new(),
         more => format!("; with {} that is {}", show::count(more, "more target"), voters.losses),
     };
-    show::text(format_args!("Its metadata is {}{more}.", away(voters)))
+    show::text(format_args!("Its metadata is {}{more}.", away(voters)))?;
+    if code.spec().stores_zeroes() { show::text(unprotected::WORDS) } else { Ok(()) }
 }
 
 /// How many targets may be away.

@@ -37,7 +37,7 @@ pub mod write_cost;
 
 pub use address::{Address, server_of};
 pub use open::{
-    Open, allow_possibly_old, client_name, open, open_own, open_with, open_within, options, patiently, places,
+    Open, Writing, allow_possibly_old, client_name, open, open_own, open_with, open_within, options, patiently, places,
 };
 pub use paths::{new_target, plain};
 pub use serving::{served, serves_others};

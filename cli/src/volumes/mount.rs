@@ -5,11 +5,12 @@ use super::metrics::{metrics_address, tell};
 use super::mount_directory::MountDirectory;
 use super::mounts::{directory_of_mount, mounted_volume};
 use super::serving::{Serving, set_served};
-use super::{open_with, remote, respond, runtime, server_of};
+use super::{Writing, open_with, remote, respond, runtime, server_of};
 use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::Args;
 use cluster::metrics::MountMetrics;
+use plan::sizes;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -53,6 +54,20 @@ pub struct MountArguments {
     /// [default: what the volume says]
     #[arg(long, value_name = "WHO", env = "WEFT_CODING")]
     coding: Option<fs::Coding>,
+    /// User data of a stripe at most, on a volume of a cluster; also -o stripe_bytes=SIZE [default:
+    /// about 4 MiB]
+    #[arg(long, value_name = "SIZE", value_parser = sizes::length::<usize>, env = "WEFT_STRIPE_BYTES")]
+    stripe_bytes: Option<usize>,
+    /// Connections to each storage server that calls share; also -o channels=N [default: 4]
+    #[arg(
+        long, value_name = "N", env = "WEFT_CHANNELS",
+        value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=64)
+    )]
+    channels: Option<usize>,
+    /// With server coding, the store that codes all stripes it has a block of:
+    /// store://HOST:PORT; also -o master=STORE [default: another one for each chunk set]
+    #[arg(long, value_name = "STORE", env = "WEFT_MASTER")]
+    master: Option<String>,
     /// Serve metrics over HTTP for Prometheus: /metrics, /health and /ready
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address, env = "WEFT_METRICS")]
     metrics: Option<SocketAddr>,
@@ -84,6 +99,9 @@ impl MountArguments {
     fn options(&self) -> Result<fuse::Options, Failure> {
         let mut options = fuse::parse_options(&self.options.join(",")).map_err(Failure::Usage)?;
         options.coding = self.coding.or(options.coding);
+        options.stripe_bytes = self.stripe_bytes.or(options.stripe_bytes);
+        options.channels = self.channels.or(options.channels);
+        options.master = self.master.clone().or(options.master);
         Ok(options)
     }
 }
@@ -104,6 +122,14 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path).map_err(|why| Failure::Other(format!("{}: {why}", Shown(path))))
 }
 
+/// Refuses what only clients of a metadata server can do, if the volume has no such server.
+fn of_clients(options: &fuse::Options, volume: &Path) -> Outcome {
+    if (options.stripe_bytes.is_some() || options.master.is_some()) && server_of(volume)?.is_none() {
+        return Err(Failure::Usage("--stripe-bytes and --master are for a volume that a server has".into()));
+    }
+    Ok(())
+}
+
 /// A volume as it is named from everywhere on this machine.
 fn named(volume: &Path) -> Result<PathBuf, Failure> {
     if server_of(volume)?.is_some() { Ok(volume.to_path_buf()) } else { absolute(volume) }
@@ -116,7 +142,14 @@ fn in_foreground(arguments: &MountArguments) -> Outcome {
         options.fs_name = volume.to_string_lossy().into_owned();
     }
     cluster::set_server_timeout(Duration::from_secs(arguments.patience));
-    let opened = open_with(&volume, options.read_only, options.coding)?;
+    let writing = Writing {
+        coding: options.coding,
+        stripe_bytes: options.stripe_bytes,
+        master: options.master.clone().map(PathBuf::from),
+    };
+    of_clients(&options, &volume)?;
+    options.channels.into_iter().for_each(cluster::set_channels);
+    let opened = open_with(&volume, options.read_only, &writing)?;
     let mountpoint = absolute(&arguments.mountpoint)?;
     // The directory for log and socket, if a server has the volume: others use that volume too, so
     // nothing in it is this mount's own.
@@ -240,6 +273,7 @@ fn in_background(arguments: &MountArguments, identity: Option<&Path>, as_json: b
     let identity = identity.map(absolute).transpose()?;
     let failed = |what: &str, why: &dyn std::fmt::Display| Failure::Other(format!("cannot {what}: {why}"));
     let options = arguments.options()?;
+    of_clients(&options, &arguments.volume)?;
     // A path that is not a volume is refused before a log is created in it.
     if server_of(&arguments.volume)?.is_none() {
         let label = fs::label::Label::read_pointer(&arguments.volume)?;
@@ -258,6 +292,9 @@ fn in_background(arguments: &MountArguments, identity: Option<&Path>, as_json: b
         .args(arguments.options.iter().flat_map(|o| ["-o", o]))
         .args(arguments.metrics.iter().flat_map(|address| ["--metrics".into(), address.to_string()]))
         .args(arguments.coding.iter().flat_map(|coding| ["--coding".into(), coding.to_string()]))
+        .args(arguments.stripe_bytes.iter().flat_map(|bytes| ["--stripe-bytes".into(), bytes.to_string()]))
+        .args(arguments.channels.iter().flat_map(|channels| ["--channels".into(), channels.to_string()]))
+        .args(arguments.master.iter().flat_map(|master| ["--master", master]))
         .args(["--patience".into(), arguments.patience.to_string()])
         .args(mount_directory.iter().map(|_| "--held"));
     command.arg("--").arg(volume).arg(mountpoint);

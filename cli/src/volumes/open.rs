@@ -7,7 +7,7 @@ use super::serving::served;
 use crate::failure::Failure;
 use crate::show;
 use fs::{FileSystem, OpenOptions};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -87,12 +87,23 @@ pub fn options(read_only: bool) -> OpenOptions {
 
 /// Opens a volume, or uses it if this process serves it.
 pub fn open(volume: &Path, read_only: bool) -> Result<Open, Failure> {
-    open_with(volume, read_only, None)
+    open_with(volume, read_only, &Writing::default())
 }
 
-/// The same, and says which side codes stripes.
-pub fn open_with(volume: &Path, read_only: bool, coding: Option<fs::Coding>) -> Result<Open, Failure> {
-    open_as(volume, || OpenOptions { coding, ..options(read_only) })
+/// How stripes are written; None as in [`OpenOptions`].
+#[derive(Clone, Debug, Default)]
+pub struct Writing {
+    pub coding: Option<fs::Coding>,
+    pub stripe_bytes: Option<usize>,
+    pub master: Option<PathBuf>,
+}
+
+/// The same, and says how stripes are written.
+pub fn open_with(volume: &Path, read_only: bool, writing: &Writing) -> Result<Open, Failure> {
+    open_as(volume, || {
+        let Writing { coding, stripe_bytes, master } = writing.clone();
+        OpenOptions { coding, stripe_bytes, master, ..options(read_only) }
+    })
 }
 
 /// The same as `open`, for a job that may take `memory` bytes in all.

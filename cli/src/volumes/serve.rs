@@ -5,7 +5,7 @@ use super::places;
 use super::seat::{self, Behaviour, MetaArguments, Rate, serve_meta};
 use super::server::{Signals, cluster_key, io, listen, ready, server_options};
 use crate::failure::{Failure, Outcome};
-use crate::show;
+use crate::{show, unprotected};
 use clap::{Args, Subcommand};
 use cluster::metrics::StoreMetrics;
 use cluster::{Store, StoreAddress, runtime};
@@ -220,7 +220,7 @@ pub fn cluster(arguments: &ClusterArguments, as_json: bool) -> Outcome {
 fn dev(arguments: &DevArguments, as_json: bool) -> Outcome {
     let signals = Signals::new()?;
     let directory = std::path::absolute(&arguments.directory).map_err(io)?;
-    let code = ec::parse(&arguments.code)?;
+    let code = unprotected::parse_if(&arguments.code, false)?;
     if usize::from(arguments.stores) < code.shape().blocks() {
         return Err(Failure::Usage(format!(
             "{} needs {} stores, one for each block of a stripe; give --stores {}",

@@ -2,7 +2,7 @@
 
 use super::open_own;
 use crate::failure::{Failure, Outcome};
-use crate::{interrupt, progress, show};
+use crate::{interrupt, progress, show, unprotected};
 use clap::Args;
 use fs::Repaired;
 use plan::sizes;
@@ -120,6 +120,9 @@ pub fn verify(arguments: &VerifyArguments, as_json: bool) -> Outcome {
             show::time(time),
             show::rate(found.bytes, time)
         ))?;
+        if unprotected::spec(&volume.code().0).is_some() {
+            show::text(unprotected::WORDS)?;
+        }
     }
     volume.finish()?;
     if found.is_sound() { Ok(()) } else { Err(Failure::Found) }

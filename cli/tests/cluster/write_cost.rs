@@ -51,6 +51,58 @@ fn the_steps_of_records_are_measured_and_make_a_model() {
     assert!(predicted["serial"]["seconds"].as_f64().unwrap() > 0.0, "{predicted}");
 }
 
+#[test]
+fn threads_write_with_several_codes_and_without_servers() {
+    if !possible("threads_write_with_several_codes_and_without_servers") {
+        return;
+    }
+    let scratch = Scratch::new(0);
+    let file = |name: &str| scratch.path.join(name);
+    let mut command = weft();
+    command.args(["bench", "write-cost", "--quick", "--json", "--code", "rs:2+1", "--stores", "3", "--embedded"]);
+    command.args(["--threads", "1,3", "--stream-code", "none:2+1", "--stream-code", "rs:2+1@naive"]);
+    command.args(["--coding", "client,server", "--master", "2", "--stripe-bytes", "64k", "--channels", "10"]);
+    command.arg("--dir").arg(&scratch.path).arg("--stream-csv").arg(file("s.csv"));
+    command.arg("--html").arg(file("page.html")).arg("--json-lines").arg(file("lines"));
+    let result = run(&mut command).json();
+    let points = result["points"].as_array().unwrap();
+    assert_eq!(points.iter().filter(|point| point["embedded"] == true).count(), 6);
+    let streams = result["streams"].as_array().unwrap();
+    let names: Vec<String> = (streams.iter())
+        .map(|stream| format!("{} {} {} {}", stream["coding"], stream["code"], stream["kernel"], stream["threads"]))
+        .collect();
+    let codes = [r#""none:2+1" null"#, r#""rs:2+1" "naive""#];
+    let both = ["client", "server"].map(|who| codes.map(|code| [1, 3].map(|n| format!("{who:?} {code} {n}"))));
+    assert_eq!(names, both.concat().concat());
+    for stream in streams {
+        let round = &stream["rounds"][0];
+        let number = |value: &Value| value.as_f64().unwrap();
+        assert!(number(&round["wall"]) > 0.0 && number(&round["counted"][6]) > 0.0, "{stream}");
+        // DT is of Masters.
+        assert_eq!(number(&round["counted"][2]) > 0.0, stream["coding"] == "server", "{stream}");
+    }
+    let lines = fs::read_to_string(file("lines")).unwrap();
+    let whats: Vec<Value> = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect();
+    assert_eq!(whats.iter().filter(|line| line["what"] == "stream").count(), 8);
+    assert_eq!(fs::read_to_string(file("s.csv")).unwrap().lines().count(), 9);
+    assert!(fs::read_to_string(file("page.html")).unwrap().contains("rs:2+1@naive"));
+}
+
+#[test]
+fn what_a_bench_cannot_do_is_said_first() {
+    for (arguments, why) in [
+        (&["--coding", "auto"][..], "client or server"),
+        (&["--embedded", "--net", "1G"], "--embedded"),
+        (&["--master", "1"], "--coding server"),
+        (&["--master", "7", "--coding", "server"], "from 1 to 6"),
+        (&["--threads", "1", "--stream-code", "rs:4+2@fast"], "no kernel"),
+        (&["--code", "rs:8+3"], "--stores 11"),
+    ] {
+        let said = run(weft().args(["bench", "write-cost"]).args(arguments)).failed(2);
+        assert!(said.contains(why), "{said}");
+    }
+}
+
 /// A bench of few records behind a network, in a directory.
 fn bench(place: &Path, arguments: &[&str]) -> Child {
     let mut command = weft();

@@ -19,4 +19,5 @@ mod scratch;
 mod spellings;
 mod starter;
 mod tables;
+mod unprotected;
 mod volumes;

@@ -100,6 +100,9 @@ fn points_that_were_left_out_are_predicted() {
     assert_eq!(answer["points"].as_array().unwrap().len(), 6);
     assert!(answer["worst_error"].as_f64().unwrap() < 1e-6, "{answer}");
 
+    let text = String::from_utf8(model(&home, &["check", name, name]).good()).unwrap();
+    assert!(text.contains("left out one point: 12 points") && text.contains("left out a size of records"), "{text}");
+
     // Constants of before, and a machine that takes twice as long since.
     let saved = scratch.path.join("model.json");
     model(&home, &["calibrate", name, "--out", saved.to_str().unwrap()]).good();
@@ -110,7 +113,7 @@ fn points_that_were_left_out_are_predicted() {
     let answer = model(&home, &["check", name, "--model", saved.to_str().unwrap(), "--json"]).json();
     near(&answer["median_error"], 0.5);
     let text = String::from_utf8(model(&home, &["check", name, "--model", saved.to_str().unwrap()]).good()).unwrap();
-    assert!(text.contains("median error 50.0 %, worst 50.0 %"), "{text}");
+    assert!(text.contains("median error 50.0 %, worst 50.0 %") && !text.contains("left out"), "{text}");
 
     made["points"][0]["count"] = 0.into();
     fs::write(&file, made.to_string()).unwrap();

@@ -17,7 +17,7 @@ mod simulated;
 mod simulated_claims;
 mod watch;
 
-pub use remote::{RemoteTarget, Stores};
+pub use remote::{RemoteTarget, Stores, set_channels};
 pub use reports::{Reports, Seen};
 pub use service::Store;
 pub use watch::watch;

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use volume::ranked::{Guard, Ranked};
 use volume::target::{
@@ -105,11 +105,20 @@ impl Stores {
     }
 }
 
+/// How many channels this process uses, if it was said.
+static CONFIGURED_CHANNELS: OnceLock<usize> = OnceLock::new();
+
+/// Sets how many channels this process has to each store, each a connection that many calls share.
+/// Only the first call has an effect, and only on stores that no target was opened of.
+pub fn set_channels(channels: usize) {
+    let _ = CONFIGURED_CHANNELS.set(channels.max(1));
+}
+
 /// Options of connections to stores. A store that is down counts as an erasure at once; operations
 /// do not wait for it.
 pub(super) fn way() -> ClientOptions {
     ClientOptions {
-        channels: CHANNELS,
+        channels: CONFIGURED_CHANNELS.get().copied().unwrap_or(CHANNELS),
         fail_fast: true,
         connect_timeout: Duration::from_secs(2),
         backoff: Duration::from_millis(50)..=Duration::from_secs(1),

@@ -58,8 +58,8 @@ pub fn build(spec: &Spec, kernel: &'static dyn Kernel) -> Result<Arc<dyn Code>, 
             byte(vec![vec![1]; m])
         }
         "none" => {
-            request.require(m == 0, || Limit::NoParity)?;
-            byte(Matrix::new())
+            request.require(m == 0 || spec.stores_zeroes(), || Limit::NoParity)?;
+            request.byte(kernel, vec![vec![0; k]; m], 0, None, false)
         }
         "lrc" => {
             let (l, g) = (spec.numbers[1], spec.numbers[2]);
@@ -125,6 +125,7 @@ impl<'a> Request<'a> {
             "cauchy-original" | "cauchy-good" => &["packet"],
             "liberation" => &["w", "packet"],
             "evenodd" | "rdp" => &["p", "packet"],
+            "none" if spec.shape().m > 0 => &[crate::spec::UNSAFE],
             _ => &[],
         };
         if let Some((parameter, _)) = spec.parameters.iter().find(|(n, _)| !allowed.contains(&n.as_str())) {
@@ -184,7 +185,8 @@ impl<'a> Request<'a> {
         grs: Option<Grs>,
         pq: bool,
     ) -> Result<Arc<dyn Code>, InvalidCode> {
-        let numbers = if self.spec.name == "none" { vec![self.shape.k] } else { self.spec.numbers.clone() };
+        let plain = self.spec.name == "none" && self.shape.m == 0;
+        let numbers = if plain { vec![self.shape.k] } else { self.spec.numbers.clone() };
         let spec = Spec { numbers, ..self.spec.clone() };
         let definition = byte_code::Definition { spec, shape: self.shape, parity, tolerates, grs, pq };
         Ok(Arc::new(ByteCode::new(kernel, definition)))

@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn a_spec_reads_back_as_it_was_written() {
-        for text in ["rs:4+2", "lrc:12+2+2", "cauchy-good:8+3,packet=2048", "none:4", "liberation:5+2,w=7,packet=64"] {
+        for text in ["rs:4+2", "lrc:12+2+2", "cauchy-good:8+3,packet=2048", "none:4", "none:4+2,unsafe=1"] {
             assert_eq!(text.parse::<Spec>().unwrap().to_string(), text);
         }
     }

@@ -20,13 +20,14 @@ use crate::data::store::{Options, Store};
 use crate::ranks::{ClientDirty, ClientHeard, ClientOpens, ClientOwed, ClientRecalled, ClientReservations, Heartbeat};
 use crate::volume::history::History;
 use crate::volume::label::{Label, Member, Role as TargetRole};
-use crate::{Error, FileSystem, Result};
+use crate::volume::stripe_size;
+use crate::{Error, FileSystem, OpenOptions, Result};
 use ::volume::ranked::Ranked;
-use plan::SetId;
-use plan::coding::Coding;
+use plan::{SetId, TargetId};
 use session::Question;
 use session::port::{Entered, Port, Session};
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -126,26 +127,38 @@ fn send_heartbeats(fs: &Weak<FileSystem>, pause: Duration) {
     }
 }
 
+/// The target that a client wants for its Master: named by its place, or by its store.
+fn master_of(label: &Label, wanted: &Path) -> Result<TargetId> {
+    let found = label.members().find(|member| member.path.starts_with(wanted)).map(|member| member.id);
+    found.ok_or_else(|| Error::NotFound(format!("no target of the volume is at {}", ::volume::Shown(wanted))))
+}
+
 /// Begins the client's half of a session, with the store for its data. `name` is the name of this
 /// client at the server.
 ///
 /// # Errors
-/// When this version does not understand the label that the server sent.
-pub(crate) fn begin(server: Server, name: &str, coding: Option<Coding>) -> Result<(Client, Store, Label)> {
+/// When this version does not understand the label that the server sent, or the wishes cannot be
+/// fulfilled.
+pub(crate) fn begin(server: Server, name: &str, wishes: &OpenOptions) -> Result<(Client, Store, Label)> {
     let Server { port, session, entered: Entered { welcome, opening, .. }, find, ending } = server;
     let label = Label::from_json(&welcome.label)?;
     let code = ec::parse(&label.code).map_err(|why| Error::Invalid(why.to_string()))?;
+    let full_stripe = stripe_size::of_process(code.shape().k, wishes.stripe_bytes)?;
     let options = Options {
         volume: VolumeId(label.id()?),
         code,
         chunk_bytes: label.chunk_bytes,
         durability: label.durability,
-        coding: coding.unwrap_or(label.coding),
+        coding: wishes.coding.unwrap_or(label.coding),
+        full_stripe,
     };
     let sets = Arc::new(Leased::new(session.clone()));
     let exclusive = Arc::new(ExclusiveLease::default());
     let cache = Arc::new(Cache::new(port.clone(), exclusive.clone(), opening));
     let (targets, history) = (Arc::new(Targets::new()), History::default());
+    if let Some(master) = &wishes.master {
+        targets.fix_master(master_of(&label, master)?);
+    }
     let store = Store::new(targets, port, sets.clone(), options, history, welcome.first_stripe);
     let client = Client {
         session,

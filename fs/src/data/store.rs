@@ -10,7 +10,7 @@ use crate::ranks::{
 };
 use crate::volume::history::History;
 use crate::volume::label::Label;
-use crate::volume::stripe_size::full_stripe_bytes;
+use crate::volume::stripe_size::MANIFEST_BYTES;
 use crate::{Error, Result};
 use ::volume::ranked::{Ranked, RankedRw};
 use ec::Code;
@@ -75,6 +75,8 @@ pub(crate) struct Options {
     pub durability: usize,
     /// Which side codes stripes.
     pub coding: Coding,
+    /// User data and manifest of the longest stripe that this process writes, in bytes.
+    pub full_stripe: usize,
 }
 
 /// Where a stripe is.
@@ -160,13 +162,12 @@ impl Store {
         history: History,
         first_sequence: u64,
     ) -> Self {
-        let stripe = full_stripe_bytes(options.code.shape().k);
         let coders = Coders::new(options.coding, options.code.shape());
         Self {
             targets,
             meta,
             sets,
-            pool: Arc::new(BufferPool::new(&*options.code, stripe, 16)),
+            pool: Arc::new(BufferPool::new(&*options.code, options.full_stripe, 16)),
             options,
             open: Ranked::default(),
             beginning: Ranked::default(),
@@ -201,13 +202,13 @@ impl Store {
     }
 
     pub fn full_stripe(&self) -> usize {
-        full_stripe_bytes(self.options.code.shape().k)
+        self.options.full_stripe
     }
 
     /// The bytes of user data in a full stripe of one file; the rest of the stripe is for the
     /// manifest.
     pub fn stripe_bytes(&self) -> usize {
-        self.full_stripe() - 4096
+        self.full_stripe() - MANIFEST_BYTES
     }
 
     /// The code with this spec.

@@ -35,6 +35,13 @@ pub struct OpenOptions {
     pub serve: bool,
     /// Which side codes stripes; None: as the label says.
     pub coding: Option<Coding>,
+    /// For a client of a metadata server: user data of the longest stripe that it writes, in bytes;
+    /// None for the usual length. Who has the metadata also moves the stripes of others, so it
+    /// takes the usual length.
+    pub stripe_bytes: Option<usize>,
+    /// For a client: the place of a target, or the store of one, that is the Master of all chunk
+    /// sets with a chunk on it; None: another one for each set.
+    pub master: Option<PathBuf>,
     /// Finds the targets by their places.
     pub places: Arc<dyn Places>,
     /// Memory for cached metadata, in bytes; approximate.
@@ -75,6 +82,8 @@ impl Default for OpenOptions {
             warn: None,
             serve: false,
             coding: None,
+            stripe_bytes: None,
+            master: None,
             places,
             metadata_bytes,
             files_only: false,

@@ -1,5 +1,7 @@
 //! How long stripes are, by the code of the volume.
 
+use crate::{Error, Result};
+
 /// The approximate bytes of user data in a full stripe.
 const STRIPE_BYTES: usize = 4 << 20;
 
@@ -13,4 +15,24 @@ pub(crate) fn block_bytes(k: usize) -> usize {
 /// it.
 pub fn full_stripe_bytes(k: usize) -> usize {
     k * block_bytes(k)
+}
+
+/// Room for the manifest of a stripe of one file, in bytes.
+pub(crate) const MANIFEST_BYTES: usize = 4096;
+/// The shortest stripe that a process may ask for, in bytes of user data.
+const LEAST_BYTES: usize = 4096;
+
+/// User data and manifest of the longest stripe that a process writes: a full one, or one with so
+/// many bytes of user data.
+///
+/// # Errors
+/// When it is longer than a full one, or very short.
+pub(crate) fn of_process(k: usize, wanted: Option<usize>) -> Result<usize> {
+    let full = full_stripe_bytes(k);
+    let Some(wanted) = wanted else { return Ok(full) };
+    let most = full - MANIFEST_BYTES;
+    if !(LEAST_BYTES..=most).contains(&wanted) {
+        return Err(Error::Invalid(format!("a stripe has {LEAST_BYTES} to {most} bytes of user data here")));
+    }
+    Ok(wanted + MANIFEST_BYTES)
 }

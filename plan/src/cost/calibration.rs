@@ -7,6 +7,7 @@ use super::serial;
 use super::setting::{Constants, Setting, Way};
 use crate::coding::Coding;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The value of [`Calibration::kind`].
 pub const KIND: &str = "weft-write-model";
@@ -24,23 +25,37 @@ pub struct Calibration {
     pub groups: Vec<Group>,
 }
 
-/// The constants of one way and one side that codes.
+/// The constants of one path: a way, a side that codes, with servers or without.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Group {
     /// Where records go.
     pub way: Way,
     /// Who codes.
     pub coding: Coding,
+    /// Whether it is of volumes that are open in the process of the mount.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub embedded: bool,
     /// CT, MT, DT, MP, PC, DD, SP, each over its own bytes, see [`Constants`].
     pub fits: [Fit; 7],
+    /// PC of each family of codes, where several were measured.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub families: BTreeMap<String, Fit>,
 }
 
 impl Group {
-    /// The constants alone.
-    pub fn constants(&self) -> Constants {
-        let [client, metadata, transfer, master, parity, distribution, slave] = self.fits.map(|fit| fit.line);
+    /// The constants alone, for a code.
+    pub fn constants(&self, code: &str) -> Constants {
+        let [client, metadata, transfer, master, mut parity, distribution, slave] = self.fits.map(|fit| fit.line);
+        if let Some(own) = self.families.get(family(code)) {
+            parity = own.line;
+        }
         Constants { client, metadata, transfer, master, parity, distribution, slave }
     }
+}
+
+/// The family of a code: `rs` of `rs:4+2`.
+fn family(code: &str) -> &str {
+    code.split(':').next().unwrap_or(code)
 }
 
 /// What each step's line is over, in the order of the steps.
@@ -50,41 +65,71 @@ fn sizes(setting: &Setting) -> [f64; 7] {
     [record, record, record, record, parity, setting.distributed_bytes(), setting.slave_bytes()]
 }
 
+/// Points of one path have the same constants.
+fn path(point: &Point) -> (Way, Coding, bool) {
+    (point.way, point.coding, point.embedded)
+}
+
+/// A point, and the measurement that it is of.
+pub type Measured<'a> = (&'a Measurement, &'a Point);
+
+/// All points of some measurements.
+pub fn points(measurements: &[Measurement]) -> Vec<Measured<'_>> {
+    measurements.iter().flat_map(|run| run.points.iter().map(move |point| (run, point))).collect()
+}
+
 /// Fits the constants of a measurement.
 ///
 /// # Errors
 /// When the measurement cannot be used, or has no points.
 pub fn calibrate(measurement: &Measurement) -> Result<Calibration, String> {
     measurement.check()?;
-    if measurement.points.is_empty() {
-        return Err("nothing was measured".into());
-    }
-    let mut groups: Vec<Group> = Vec::new();
-    for point in &measurement.points {
-        let (way, coding) = (point.way, point.coding);
-        if groups.iter().any(|group| group.way == way && group.coding == coding) {
-            continue;
-        }
-        let own = measurement.points.iter().filter(|other| other.way == way && other.coding == coding);
-        let fits = fits(measurement, &own.collect::<Vec<_>>())?;
-        groups.push(Group { way, coding, fits });
-    }
-    let (date, machine) = (measurement.date.clone(), measurement.machine.clone());
-    Ok(Calibration { kind: KIND.into(), date, machine, groups })
+    calibrate_points(&points(std::slice::from_ref(measurement)))
 }
 
-fn fits(measurement: &Measurement, points: &[&Point]) -> Result<[Fit; 7], String> {
+/// Fits the constants of points, also of several measurements.
+///
+/// # Errors
+/// When there are none, or it is not known who coded one.
+pub fn calibrate_points(all: &[Measured]) -> Result<Calibration, String> {
+    let Some((first, _)) = all.first() else { return Err("nothing was measured".into()) };
+    let mut groups: Vec<Group> = Vec::new();
+    for (_, point) in all {
+        let (way, coding, embedded) = path(point);
+        if groups.iter().any(|group| (group.way, group.coding, group.embedded) == path(point)) {
+            continue;
+        }
+        let own: Vec<Measured> = all.iter().copied().filter(|(_, other)| path(other) == path(point)).collect();
+        let (fits, families) = fits(&own)?;
+        groups.push(Group { way, coding, embedded, fits, families });
+    }
+    Ok(Calibration { kind: KIND.into(), date: first.date.clone(), machine: first.machine.clone(), groups })
+}
+
+/// The place of PC among the steps.
+const PARITY: usize = 4;
+
+fn fits(points: &[Measured]) -> Result<([Fit; 7], BTreeMap<String, Fit>), String> {
     let mut all: [Vec<(f64, f64)>; 7] = Default::default();
-    for point in points {
-        let setting = point.setting(measurement)?;
+    let mut parities: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    for (run, point) in points {
+        let setting = point.setting(run)?;
         // What the wire took is no constant of the machine.
         let wire = serial::steps(&Constants::default(), &setting).as_array();
         let steps = point.steps().as_array();
         for (step, size) in sizes(&setting).into_iter().enumerate() {
-            all[step].push((size, (steps[step] - wire[step]).max(0.0)));
+            let seen = (size, (steps[step] - wire[step]).max(0.0));
+            all[step].push(seen);
+            if step == PARITY {
+                parities.entry(family(&point.code).into()).or_default().push(seen);
+            }
         }
     }
-    Ok(all.map(|points| fit::line(&points)))
+    let families = match parities.len() {
+        1 => BTreeMap::new(),
+        _ => parities.into_iter().map(|(name, points)| (name, fit::line(&points))).collect(),
+    };
+    Ok((all.map(|points| fit::line(&points)), families))
 }
 
 impl Calibration {
@@ -94,26 +139,34 @@ impl Calibration {
         if self.kind != KIND {
             return Err(format!("it is {:?}, not {KIND:?}", self.kind));
         }
-        let lines = self.groups.iter().flat_map(|group| group.fits.iter().map(|fit| fit.line));
+        let fits = self.groups.iter().flat_map(|group| group.fits.iter().chain(group.families.values()));
+        let lines = fits.map(|fit| fit.line);
         match lines.into_iter().all(|line| line.fixed.is_finite() && line.per_byte.is_finite()) {
             true => Ok(()),
             false => Err("a constant is a finite number".into()),
         }
     }
 
-    /// The constants of a way and a side that codes. Records in the metadata are not coded, so
-    /// those of either side do.
-    pub fn constants(&self, way: Way, coding: Coding) -> Option<Constants> {
-        let fits = |group: &&Group| group.way == way && group.coding == coding;
-        let any = |group: &&Group| group.way == way && way == Way::Inline;
-        self.groups.iter().find(fits).or_else(|| self.groups.iter().find(any)).map(Group::constants)
+    /// The constants of a path and a code. Records in the metadata are not coded, so those of
+    /// either side do.
+    pub fn constants(&self, way: Way, coding: Coding, embedded: bool, code: &str) -> Option<Constants> {
+        let fits = |group: &&Group| (group.way, group.coding, group.embedded) == (way, coding, embedded);
+        let any = |group: &&Group| (group.way, group.embedded) == (way, embedded) && way == Way::Inline;
+        let found = self.groups.iter().find(fits).or_else(|| self.groups.iter().find(any));
+        found.map(|group| group.constants(code))
+    }
+
+    fn predict(&self, (run, point): Measured) -> Result<Option<StepTimes>, String> {
+        let constants = self.constants(point.way, point.coding, point.embedded, &point.code);
+        let Some(constants) = constants else { return Ok(None) };
+        Ok(Some(serial::steps(&constants, &point.setting(run)?)))
     }
 }
 
 /// A point that was predicted, and what was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Checked {
-    /// The number of the point in the measurement.
+    /// The number of the point among all.
     pub point: usize,
     /// What the constants say.
     pub predicted: StepTimes,
@@ -124,49 +177,87 @@ pub struct Checked {
 }
 
 impl Checked {
+    fn of(point: usize, predicted: StepTimes, measured: &Point) -> Self {
+        Self { point, predicted, measured: measured.steps(), wall: measured.wall() }
+    }
+
     /// The error of the write time, as a part of what the program waited: 0.1 is 10 % too much.
     pub fn error(&self) -> f64 {
         if self.wall > 0.0 { self.predicted.total() / self.wall - 1.0 } else { 0.0 }
     }
 }
 
-/// Predicts each point of a measurement for which there are constants.
-///
-/// # Errors
-/// When the measurement cannot be used.
-pub fn check(calibration: &Calibration, measurement: &Measurement) -> Result<Vec<Checked>, String> {
-    measurement.check()?;
-    let mut all = Vec::new();
-    for (number, point) in measurement.points.iter().enumerate() {
-        let Some(constants) = calibration.constants(point.way, point.coding) else { continue };
-        let predicted = serial::steps(&constants, &point.setting(measurement)?);
-        all.push(Checked { point: number, predicted, measured: point.steps(), wall: point.wall() });
-    }
-    Ok(all)
+/// What is left out of the fit together, and predicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftOut {
+    /// Each point alone.
+    Point,
+    /// All points of a size of records.
+    Record,
+    /// All points of a code.
+    Code,
+    /// All points of a network.
+    Net,
+    /// All points of a number of stores.
+    Stores,
 }
 
-/// Leaves each point out in turn, fits the others, and predicts it. Points without two others of
-/// their way and side are not predicted: a line needs two.
+impl LeftOut {
+    /// All, the mildest first.
+    pub const ALL: [Self; 5] = [Self::Point, Self::Record, Self::Code, Self::Net, Self::Stores];
+
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Point => "one point",
+            Self::Record => "a size of records",
+            Self::Code => "a code",
+            Self::Net => "a network",
+            Self::Stores => "a number of stores",
+        }
+    }
+
+    /// Points that are alike in it are left out together.
+    fn alike(self, a: Measured, b: Measured) -> bool {
+        match self {
+            Self::Point => std::ptr::eq(a.1, b.1),
+            Self::Record => a.1.record_bytes == b.1.record_bytes,
+            Self::Code => a.1.code == b.1.code,
+            Self::Net => a.1.net == b.1.net,
+            Self::Stores => a.0.stores == b.0.stores,
+        }
+    }
+}
+
+/// Predicts each point for which there are constants.
 ///
 /// # Errors
-/// When the measurement cannot be used.
-pub fn check_left_out(measurement: &Measurement) -> Result<Vec<Checked>, String> {
-    measurement.check()?;
-    let mut all = Vec::new();
-    for (number, point) in measurement.points.iter().enumerate() {
-        let alike = |other: &Point| other.way == point.way && other.coding == point.coding;
-        let others = measurement.points.iter().enumerate().filter(|(at, other)| *at != number && alike(other));
-        let mut rest = measurement.clone();
-        rest.points = others.map(|(_, other)| other.clone()).collect();
-        if rest.points.len() < 2 {
+/// When it is not known who coded a point.
+pub fn check(calibration: &Calibration, all: &[Measured]) -> Result<Vec<Checked>, String> {
+    let mut checked = Vec::new();
+    for (number, &point) in all.iter().enumerate() {
+        checked.extend(calibration.predict(point)?.map(|predicted| Checked::of(number, predicted, point.1)));
+    }
+    Ok(checked)
+}
+
+/// Leaves points out that are alike in something, in turn, fits the others, and predicts those.
+/// What has fewer than two others of its path is not predicted: a line needs two.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_left_out(all: &[Measured], by: LeftOut) -> Result<Vec<Checked>, String> {
+    let mut checked = Vec::new();
+    for (number, &point) in all.iter().enumerate() {
+        let rest = all.iter().copied().filter(|&other| !by.alike(other, point) && path(other.1) == path(point.1));
+        let rest: Vec<Measured> = rest.collect();
+        if rest.len() < 2 {
             continue;
         }
-        let calibration = calibrate(&rest)?;
-        let Some(constants) = calibration.constants(point.way, point.coding) else { continue };
-        let predicted = serial::steps(&constants, &point.setting(measurement)?);
-        all.push(Checked { point: number, predicted, measured: point.steps(), wall: point.wall() });
+        let predicted = calibrate_points(&rest)?.predict(point)?;
+        checked.extend(predicted.map(|predicted| Checked::of(number, predicted, point.1)));
     }
-    Ok(all)
+    Ok(checked)
 }
 
 /// The median and the greatest of the errors, without their signs. None without any.
@@ -228,7 +319,7 @@ mod tests {
             let calibration = calibrate(&ideal(link)).unwrap();
             assert_eq!(calibration.groups.len(), 4);
             assert_eq!(calibration.check(), Ok(()));
-            let found = calibration.constants(Way::Stripe, Coding::Server).unwrap();
+            let found = calibration.constants(Way::Stripe, Coding::Server, false, "rs:4+2").unwrap();
             for (found, truth) in [
                 (found.client, truth().client),
                 (found.metadata, truth().metadata),
@@ -241,7 +332,10 @@ mod tests {
                 assert!((found.fixed - truth.fixed).abs() < 1e-9, "{found:?} {truth:?}");
                 assert!((found.per_byte - truth.per_byte).abs() < 1e-14, "{found:?} {truth:?}");
             }
-            assert_eq!(calibration.constants(Way::Stripe, Coding::Client).unwrap().transfer, Line::default());
+            assert_eq!(
+                calibration.constants(Way::Stripe, Coding::Client, false, "rs:4+2").unwrap().transfer,
+                Line::default()
+            );
         }
     }
 
@@ -250,10 +344,50 @@ mod tests {
     fn other_networks_and_points_are_predicted() {
         let slow = ideal(Link::of_bits(1e9, 5e-4));
         let calibration = calibrate(&ideal(Link::default())).unwrap();
-        for all in [check(&calibration, &slow).unwrap(), check_left_out(&slow).unwrap()] {
-            assert_eq!(all.len(), slow.points.len());
+        let runs = [slow];
+        let slow = points(&runs);
+        let left_out = [LeftOut::Point, LeftOut::Record, LeftOut::Code].map(|by| check_left_out(&slow, by).unwrap());
+        for all in left_out.into_iter().chain([check(&calibration, &slow).unwrap()]) {
+            assert_eq!(all.len(), slow.len());
             let (median, worst) = errors(&all).unwrap();
             assert!(median < 1e-6 && worst < 1e-6, "{median} {worst}");
+        }
+    }
+
+    /// A family of codes that takes three times as long, on other stores and another network.
+    #[test]
+    fn families_networks_and_stores_are_left_out() {
+        let fast = ideal(Link::default());
+        let mut slow = ideal(Link::of_bits(1e10, 1e-5));
+        slow.stores = 12;
+        let network = |name: &str, link: Link| crate::cost::measured::Network {
+            name: name.into(),
+            bits_per_second: link.bytes_per_second.map(|bytes| bytes * 8.0),
+            burst_bytes: 0,
+            latency_seconds: link.round_trip_seconds / 2.0,
+            plain_bits_per_second: 2e10,
+            reached_bits_per_second: 2e10,
+            reachable: true,
+        };
+        slow.networks = vec![network("10G", slow.link)];
+        for point in &mut slow.points {
+            point.net = Some("10G".into());
+            if point.k == 2 && point.way == Way::Stripe {
+                point.code = "liberation:2+1".into();
+                point.rounds.iter_mut().for_each(|round| round.counted[PARITY] *= 3.0);
+            }
+        }
+        let runs = [fast, slow];
+        let all = points(&runs);
+        let families = &calibrate_points(&all).unwrap().groups[1].families;
+        assert!((families["liberation"].line.per_byte / families["rs"].line.per_byte - 3.0).abs() < 1e-6);
+        for by in LeftOut::ALL {
+            let checked = check_left_out(&all, by).unwrap();
+            assert_eq!(checked.len(), all.len(), "{by:?}");
+            // Of a family that was left out, PC is that of others.
+            let known = |checked: &&Checked| by == LeftOut::Point || !all[checked.point].1.code.starts_with("lib");
+            let known: Vec<Checked> = checked.iter().filter(known).copied().collect();
+            assert!(errors(&known).unwrap().1 < 1e-6, "{by:?}");
         }
     }
 
@@ -282,10 +416,12 @@ mod tests {
             point(65_536, Way::Stripe, vec![round(1.0, [0.1; 7])]),
             point(131_072, Way::Stripe, vec![round(1.0, [0.1; 7])]),
         ]);
-        assert_eq!(check_left_out(&few).unwrap(), []);
+        let runs = [few.clone()];
+        assert_eq!(check_left_out(&points(&runs), LeftOut::Point).unwrap(), []);
+        assert_eq!(check_left_out(&points(&runs), LeftOut::Stores).unwrap(), []);
         let calibration = calibrate(&few).unwrap();
-        assert!(calibration.constants(Way::Inline, Coding::Client).is_none());
-        assert!(calibration.constants(Way::Stripe, Coding::Server).is_none());
+        assert!(calibration.constants(Way::Inline, Coding::Client, false, "rs:4+2").is_none());
+        assert!(calibration.constants(Way::Stripe, Coding::Server, false, "rs:4+2").is_none());
         assert!(Calibration { kind: "other".into(), ..calibration }.check().is_err());
     }
 }

@@ -2,6 +2,7 @@
 
 use super::StepTimes;
 use super::setting::{Link, Setting, Way};
+use super::streams::Stream;
 use crate::coding::{Coder, Coding};
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +34,9 @@ pub struct Measurement {
     pub networks: Vec<Network>,
     /// In the order of the run.
     pub points: Vec<Point>,
+    /// Threads that write without waiting for each record.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub streams: Vec<Stream>,
 }
 
 /// A network between the processes of a run.
@@ -44,6 +48,9 @@ pub struct Network {
     pub bits_per_second: Option<f64>,
     /// What an idle link lets through at once.
     pub burst_bytes: u64,
+    /// How much longer each message takes, one way.
+    #[serde(default)]
+    pub latency_seconds: f64,
     /// What one plain TCP connection carried without a limit.
     pub plain_bits_per_second: f64,
     /// The same with the limit.
@@ -66,6 +73,9 @@ pub struct Point {
     pub m: u32,
     /// Who coded.
     pub coding: Coding,
+    /// Whether the volume is open in the process of the mount, with directories as targets.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub embedded: bool,
     /// R.
     pub record_bytes: u64,
     /// Where the records went.
@@ -114,7 +124,7 @@ impl Measurement {
                 return Err(format!("{what}: a time is finite and not negative"));
             }
         }
-        Ok(())
+        self.streams.iter().try_for_each(Stream::check)
     }
 }
 
@@ -136,7 +146,10 @@ impl Point {
     pub fn setting(&self, of: &Measurement) -> Result<Setting, String> {
         let network = self.net.as_ref().and_then(|net| of.networks.iter().find(|network| network.name == *net));
         let link = network.map_or(of.link, |network| {
-            network.bits_per_second.map_or_else(Link::default, |bits| Link::of_bits(bits, 0.0))
+            // What a connection carries: frames and headers take 4 to 5 % of the limit.
+            let carried = |bits: f64| if network.reachable { network.reached_bits_per_second.min(bits) } else { bits };
+            let bytes_per_second = network.bits_per_second.map(|bits| carried(bits) / 8.0);
+            Link { bytes_per_second, round_trip_seconds: 2.0 * network.latency_seconds }
         });
         Ok(Setting {
             k: self.k,
@@ -192,7 +205,7 @@ pub(super) mod tests {
 
     pub fn point(record_bytes: u64, way: Way, rounds: Vec<Round>) -> Point {
         let (code, coding) = ("rs:4+2".into(), Coding::Client);
-        Point { net: None, code, k: 4, m: 2, coding, record_bytes, way, count: 10, rounds }
+        Point { net: None, code, k: 4, m: 2, coding, embedded: false, record_bytes, way, count: 10, rounds }
     }
 
     pub fn measurement(points: Vec<Point>) -> Measurement {
@@ -206,6 +219,7 @@ pub(super) mod tests {
             link: Link::default(),
             networks: Vec::new(),
             points,
+            streams: Vec::new(),
         }
     }
 
@@ -228,6 +242,7 @@ pub(super) mod tests {
             name: name.into(),
             bits_per_second,
             burst_bytes: 3028,
+            latency_seconds: 1e-4,
             plain_bits_per_second: 2e10,
             reached_bits_per_second: 9.5e8,
             reachable: true,
@@ -242,7 +257,9 @@ pub(super) mod tests {
         };
         assert_eq!(run.check(), Ok(()));
         let links = run.points.iter().map(|point| point.setting(&run).unwrap().store_link.bytes_per_second);
-        assert_eq!(links.collect::<Vec<_>>(), [Some(1.25e8), None, None]);
+        assert_eq!(links.collect::<Vec<_>>(), [Some(9.5e8 / 8.0), None, None]);
+        let trips = run.points.iter().map(|point| point.setting(&run).unwrap().client_link.round_trip_seconds);
+        assert_eq!(trips.collect::<Vec<_>>(), [2e-4, 2e-4, 0.0]);
         let unknown = Measurement { points: vec![of(Some("2G"))], ..run };
         assert!(unknown.check().unwrap_err().contains("2G"));
     }

@@ -6,6 +6,7 @@
 //! - [`pipelined`]: many records at once: the steps overlap, and the resource that is busy first
 //!   limits. That is how programs without `fsync` write here.
 //! - [`measured`]: what `weft bench write-cost` measured.
+//! - [`streams`]: what it measured of threads that do not wait, and how the steps overlap.
 //! - [`fit`], [`calibration`]: constants from that, and how well they predict.
 //!
 //! Times are seconds, sizes are bytes, speeds are bytes a second. Constants come from a
@@ -18,6 +19,7 @@ pub mod measured;
 pub mod pipelined;
 pub mod serial;
 pub mod setting;
+pub mod streams;
 
 pub use calibration::Calibration;
 pub use formulas::StepTimes;

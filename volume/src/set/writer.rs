@@ -338,7 +338,7 @@ impl SetWriter {
         self.failed().iter().for_each(|&position| layout.places[position] = None);
         let sound = |id: &TargetId| self.targets.error(*id).is_none();
         let willing: Vec<Option<TargetId>> = layout.places.iter().map(|id| id.filter(sound)).collect();
-        let position = plan::coding::master(layout.set, &willing)?;
+        let position = self.targets.master(layout.set, &willing)?;
         let target = self.targets.get(willing[position]?)?;
         let master = target.owner()?.master;
         let address = |id: &Option<TargetId>| Some(self.targets.get((*id)?)?.owner()?.address.to_string());

@@ -22,9 +22,9 @@ use crate::steps::Steps;
 use crate::target::Target;
 use crate::{lock, unpoisoned};
 use latency::StragglerTimeout;
-use plan::TargetId;
+use plan::{SetId, TargetId};
 use std::collections::BTreeMap;
-use std::sync::{Arc, RwLock, RwLockReadGuard};
+use std::sync::{Arc, OnceLock, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 /// An operation that takes longer counts as failed. If it has begun, it may still take effect.
@@ -55,6 +55,8 @@ pub struct Targets {
     pub(crate) read_timeout: StragglerTimeout,
     /// How long to wait for a late Master.
     pub(crate) master_timeout: StragglerTimeout,
+    /// The Master of all chunk sets that have a chunk on it.
+    fixed_master: OnceLock<TargetId>,
 }
 
 impl Default for Targets {
@@ -82,7 +84,20 @@ impl Targets {
             reads: ReadCounts::default(),
             read_timeout: StragglerTimeout::default(),
             master_timeout: StragglerTimeout::default(),
+            fixed_master: OnceLock::new(),
         }
+    }
+
+    /// Makes a target the Master of all chunk sets that have a chunk on it. Only the first call has
+    /// an effect.
+    pub fn fix_master(&self, id: TargetId) {
+        let _ = self.fixed_master.set(id);
+    }
+
+    /// The position of the Master among those that are willing.
+    pub(crate) fn master(&self, set: SetId, willing: &[Option<TargetId>]) -> Option<usize> {
+        let fixed = self.fixed_master.get().and_then(|id| willing.iter().position(|place| *place == Some(*id)));
+        fixed.or_else(|| plan::coding::master(set, willing))
     }
 
     /// Sets `warn`, which gets one line when a target begins to fail, and again from time to time

@@ -24,6 +24,7 @@ const CODES: &[&str] = &[
     "crs:4+2",
     "lrc:4+2+2",
     "none:4",
+    "none:4+2,unsafe=1",
     "rs:10+4",
     "replica:1+2",
     "liberation:5+2",

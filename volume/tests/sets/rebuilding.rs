@@ -72,3 +72,26 @@ fn a_rebuild_keeps_to_its_limit_and_can_be_stopped_while_it_waits() {
     let error = rebuild(&lab.targets, lab.layout(), &stripes, &[(1, TargetId(1))], &control).unwrap_err();
     assert!(matches!(error, Error::Interrupted), "{error}");
 }
+
+/// Zeroes in the place of parity come from no block, and nothing comes from them.
+#[test]
+fn zeroes_are_rebuilt_and_data_is_not() {
+    let lab = Lab::new("none:4+2,unsafe=1");
+    let (stripe, _) = lab.append(60_000, 1).unwrap();
+    let before = lab.chunk(5);
+    let stripes = [(stripe.record, stripe.block)];
+    for position in [5, 0] {
+        lab.disks[position].inner().remove(lab.file(position)).unwrap();
+        lab.targets.add(TargetId(50), Arc::new(Memory::default()));
+        let wanted = [(position, TargetId(50))];
+        let done = rebuild(&lab.targets, lab.layout(), &stripes, &wanted, &Control::default());
+        if position == 0 {
+            assert!(matches!(done, Err(Error::TooDegraded { .. })), "{done:?}");
+            continue;
+        }
+        assert_eq!(done.unwrap().unwitnessed, 1);
+        let mut bytes = vec![0; before.len()];
+        lab.targets.get(TargetId(50)).unwrap().read(lab.file(5), 0, &mut bytes).unwrap();
+        assert!(bytes == before);
+    }
+}

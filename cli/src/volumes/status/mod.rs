@@ -10,7 +10,7 @@ mod summary;
 use super::create::{away, away_document};
 use super::{open_own, places, post, served};
 use crate::failure::{Failure, Outcome};
-use crate::show;
+use crate::{show, unprotected};
 use clap::Args;
 use fs::label::Role;
 use fs::{AtRisk, DomainStatus, Scrub, Status, TargetState};
@@ -138,6 +138,9 @@ fn print(status: &Status, volume: &Path) -> Outcome {
         },
         status.code
     ))?;
+    if unprotected::spec(&status.code).is_some() {
+        show::text(format_args!("  {}", unprotected::WORDS))?;
+    }
     if status.is_nearly_full() {
         show::text("  NEARLY FULL: less than 5 % is free; add a target with weft target add, or remove files")?;
     }

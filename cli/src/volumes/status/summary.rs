@@ -2,8 +2,8 @@
 //! attention comes first, and a line says what was left out.
 
 use super::{files, losses, verified};
-use crate::show;
 use crate::volumes::create::away;
+use crate::{show, unprotected};
 use cluster::StoreAddress;
 use cluster::store::Seen;
 use fs::label::Role;
@@ -26,6 +26,9 @@ pub fn lines(status: &Status, reports: &BTreeMap<String, Seen>, servers: Option<
     let verdict = if status.is_healthy() { "healthy" } else { "needs attention" };
     lines.push(fit(&format!("{}: {verdict}, code {}", status.name, status.code)));
     let mut say = |about: &str, what: String| lines.extend(wrapped(about, &what));
+    if unprotected::spec(&status.code).is_some() {
+        say("code", unprotected::WORDS.into());
+    }
     space(status, &mut say);
     redundancy(status, volume, &mut say);
     domains(status, &mut say);

@@ -1,120 +1,197 @@
 //! One size of records: written one after the other, each synced.
 
-use super::stage::Stage;
+use super::stage::{Setup, Stage};
 use crate::failure::Failure;
-use plan::coding::Coding;
+use crate::unprotected;
 use plan::cost::Way;
 use plan::cost::measured::{Point, Round};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
-use std::time::Instant;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use volume::{Control, Shown};
 
 /// Records that are written before anything is measured: chunk sets are begun, and connections
 /// made.
 const WARM_UP_RECORDS: u64 = 16;
-/// Calls that do nothing, or little, for the kernel's part.
-const EMPTY_CALLS: u32 = 200;
-/// Bytes that are written for the kernel's part of a write: they fit into the mount's memory.
-const KERNEL_TEST_BYTES: u64 = 8 << 20;
+/// Calls that do nothing, or little, for the kernel's part: between the records of a round, at most.
+const MOST_PROBES: u64 = 100;
+/// A probe comes after so many records, or more.
+const RECORDS_PER_PROBE: u64 = 10;
+/// Calls that show what a mount counts for those.
+const CALLS: u32 = 50;
 /// CT in what a mount counts.
 const CLIENT: usize = 0;
 
 /// What is measured.
 pub struct Plan<'a> {
     pub net: Option<&'a str>,
-    pub code: &'a str,
-    pub coding: Coding,
+    pub setup: Setup<'a>,
     pub record: u64,
     pub count: u64,
-    pub rounds: u64,
 }
 
-/// Measures it.
-pub fn measure(stage: &Stage<'_>, plan: &Plan<'_>, control: &Control) -> Result<Point, Failure> {
-    let shape = ec::parse(plan.code)?.shape();
+impl Plan<'_> {
+    /// A point without rounds.
+    pub fn point(&self) -> Result<Point, Failure> {
+        let Setup { code, coding, embedded, .. } = self.setup;
+        let shape = unprotected::parse(code)?.shape();
+        Ok(Point {
+            net: self.net.map(str::to_owned),
+            code: code.into(),
+            k: shape.k as u32,
+            m: shape.m as u32,
+            coding,
+            embedded,
+            record_bytes: self.record,
+            way: Way::Inline,
+            count: self.count,
+            rounds: Vec::new(),
+        })
+    }
+}
+
+/// Measures a round, and says whether the records went into stripes.
+pub fn measure(stage: &Stage<'_>, plan: &Plan<'_>, control: &Control) -> Result<(Round, Way), Failure> {
     let mut record = vec![0; plan.record as usize];
     fastrand::Rng::with_seed(plan.record).fill(&mut record);
     let path = stage.mountpoint().join(format!("records-{}", plan.record));
     let failed = |why: std::io::Error| cannot(&path, &why);
-    let (mut rounds, mut stripes) = (Vec::new(), 0);
-    for _ in 0..plan.rounds {
-        let kernel = kernel(stage, &record)?;
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .custom_flags(rustix::fs::OFlags::DSYNC.bits() as i32)
-            .open(&path)
-            .map_err(failed)?;
-        for _ in 0..WARM_UP_RECORDS {
-            file.write_all(&record).map_err(failed)?;
-        }
-        let (before, coded) = stage.counted()?;
-        let begun = Instant::now();
-        for _ in 0..plan.count {
-            control.go_on().map_err(Failure::Work)?;
-            file.write_all(&record).map_err(failed)?;
-        }
-        let wall = begun.elapsed().as_secs_f64();
-        let (after, now_coded) = stage.counted()?;
-        let mut counted = [0.0; 7];
-        for (step, time) in counted.iter_mut().enumerate() {
-            *time = (after[step] - before[step]).max(0.0);
-        }
-        stripes += now_coded - coded;
-        rounds.push(Round { wall, counted, kernel: kernel * plan.count as f64 });
-        drop(file);
-        std::fs::remove_file(&path).map_err(failed)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .custom_flags(rustix::fs::OFlags::DSYNC.bits() as i32)
+        .open(&path)
+        .map_err(failed)?;
+    for _ in 0..WARM_UP_RECORDS {
+        file.write_all(&record).map_err(failed)?;
     }
-    // Half of the records: now and then, the background puts some of those in the metadata into a
-    // stripe.
-    let way = if 2 * stripes >= plan.count * plan.rounds { Way::Stripe } else { Way::Inline };
-    Ok(Point {
-        net: plan.net.map(str::to_owned),
-        code: plan.code.into(),
-        k: shape.k as u32,
-        m: shape.m as u32,
-        coding: plan.coding,
-        record_bytes: plan.record,
-        way,
-        count: plan.count,
-        rounds,
-    })
-}
-
-/// The kernel's part of a synced write of a record, in seconds: what a write and an fsync take that
-/// the mount does not count. Measured with a file that is synced although nothing was written, and
-/// with writes that only go into the mount's memory.
-fn kernel(stage: &Stage<'_>, record: &[u8]) -> Result<f64, Failure> {
-    let path = stage.mountpoint().join("empty-calls");
-    let failed = |why: std::io::Error| cannot(&path, &why);
-    let file = File::create(&path).map_err(failed)?;
-    file.write_all_at(record, 0).and_then(|()| file.sync_all()).map_err(failed)?;
-    let uncounted = |calls: u32, steps: std::ops::Range<usize>, call: &dyn Fn() -> std::io::Result<()>| {
-        let (before, _) = stage.counted()?;
+    let mut probe = Probe::new(stage, &record, plan.setup.embedded)?;
+    let every = (plan.count / MOST_PROBES).max(RECORDS_PER_PROBE).min(plan.count);
+    let (before, coded) = stage.counted()?;
+    let mut wall = Duration::ZERO;
+    for number in 1..=plan.count {
+        control.go_on().map_err(Failure::Work)?;
         let begun = Instant::now();
-        for _ in 0..calls {
-            call().map_err(failed)?;
+        file.write_all(&record).map_err(failed)?;
+        wall += begun.elapsed();
+        if number % every == 0 {
+            probe.take()?;
         }
-        let wall = begun.elapsed().as_secs_f64();
-        let (after, _) = stage.counted()?;
-        let counted: f64 = steps.map(|step| after[step] - before[step]).sum();
-        Ok::<f64, Failure>((wall - counted).max(0.0) / f64::from(calls))
-    };
-    let syncs = uncounted(EMPTY_CALLS, 0..7, &|| file.sync_all())?;
-    // Of a write that is not synced, only CT is in its own time.
-    let calls =
-        u32::try_from(KERNEL_TEST_BYTES / record.len().max(1) as u64).unwrap_or(EMPTY_CALLS).clamp(4, EMPTY_CALLS);
-    let writes = uncounted(calls, CLIENT..CLIENT + 1, &|| file.write_all_at(record, 0))?;
-    file.sync_all().map_err(failed)?;
+    }
+    let (after, now_coded) = stage.counted()?;
+    let (kernel, counted_by_probes) = probe.end()?;
+    let mut counted = [0.0; 7];
+    for (step, time) in counted.iter_mut().enumerate() {
+        *time = (after[step] - before[step] - counted_by_probes[step]).max(0.0);
+    }
     drop(file);
     std::fs::remove_file(&path).map_err(failed)?;
-    Ok(syncs + writes)
+    // Half of the records: now and then, the background puts some of those in the metadata into a
+    // stripe.
+    let way = if 2 * (now_coded - coded) >= plan.count { Way::Stripe } else { Way::Inline };
+    Ok((Round { wall: wall.as_secs_f64(), counted, kernel: kernel * plan.count as f64 }, way))
 }
 
-fn cannot(path: &Path, why: &std::io::Error) -> Failure {
+/// The kernel's part of a synced write of a record: what a write and an fsync take that the mount
+/// does not count. Calls that do nothing show it, between the records, so that the processors are
+/// as busy, caches as cold and threads as asleep as for those.
+struct Probe<'a> {
+    record: &'a [u8],
+    path: PathBuf,
+    /// The kernel keeps what is written until a file is closed, and a close commits nothing. (A
+    /// mount that shares its volume gets each write, and commits at a close.)
+    embedded: bool,
+    /// Clean: its fsync does nothing.
+    clean: File,
+    /// Written, and not synced: that goes into the mount's memory only.
+    written: File,
+    /// What the mount counts for a clean fsync, a write into its memory, and a close.
+    counted: [[f64; 7]; 3],
+    /// How long those took so far. The write is one with a close, if `embedded`.
+    took: [Duration; 3],
+    times: u32,
+}
+
+impl<'a> Probe<'a> {
+    fn new(stage: &Stage<'_>, record: &'a [u8], embedded: bool) -> Result<Self, Failure> {
+        let path = stage.mountpoint().join("probe");
+        let failed = |why: std::io::Error| cannot(&path, &why);
+        let clean = File::create(path.with_extension("clean")).map_err(failed)?;
+        clean.sync_all().map_err(failed)?;
+        let written = File::create(&path).map_err(failed)?;
+        let mut probe = Self {
+            record,
+            path,
+            embedded,
+            clean,
+            written,
+            counted: [[0.0; 7]; 3],
+            took: [Duration::ZERO; 3],
+            times: 0,
+        };
+        let each: [&dyn Fn(&Self) -> std::io::Result<()>; 3] =
+            [&|probe| probe.clean.sync_all(), &Self::write, &|probe| probe.close(&probe.clean)];
+        for (call, work) in each.into_iter().enumerate() {
+            let (before, _) = stage.counted()?;
+            for _ in 0..CALLS {
+                work(&probe).map_err(|why| cannot(&probe.path, &why))?;
+            }
+            let (after, _) = stage.counted()?;
+            // Of a write that is not synced, only CT is in its own time.
+            let own = |step: usize| call != 1 || step == CLIENT;
+            let counted = |step| if own(step) { (after[step] - before[step]).max(0.0) / f64::from(CALLS) } else { 0.0 };
+            probe.counted[call] = std::array::from_fn(counted);
+        }
+        Ok(probe)
+    }
+
+    /// A write that goes as far as the mount, and a close.
+    fn write(&self) -> std::io::Result<()> {
+        self.written.write_all_at(self.record, 0)?;
+        self.close(&self.written)
+    }
+
+    /// Closes one of two descriptors of a file, if that makes the kernel hand over what it has, and
+    /// no more.
+    fn close(&self, file: &File) -> std::io::Result<()> {
+        if self.embedded { file.try_clone().map(drop) } else { Ok(()) }
+    }
+
+    fn take(&mut self) -> Result<(), Failure> {
+        let failed = |why: std::io::Error| cannot(&self.path, &why);
+        let begun = Instant::now();
+        self.clean.sync_all().map_err(failed)?;
+        let synced = begun.elapsed();
+        self.write().map_err(failed)?;
+        let written = begun.elapsed();
+        self.close(&self.clean).map_err(failed)?;
+        let closed = begun.elapsed();
+        for (took, new) in self.took.iter_mut().zip([synced, written - synced, closed - written]) {
+            *took += new;
+        }
+        self.times += 1;
+        Ok(())
+    }
+
+    /// The kernel's part of a record in seconds, and what the mount counted for all probes.
+    fn end(self) -> Result<(f64, [f64; 7]), Failure> {
+        let times = f64::from(self.times.max(1));
+        let [sync, write, close] = self.took.map(|took| took.as_secs_f64() / times);
+        let [of_sync, of_write, _] = self.counted.map(|counted| counted.iter().sum::<f64>());
+        let kernel = (sync - of_sync).max(0.0) + (write - close - of_write).max(0.0);
+        let all = |step: usize| self.counted.iter().map(|counted| counted[step]).sum::<f64>() * f64::from(self.times);
+        let counted = std::array::from_fn(all);
+        drop((self.clean, self.written));
+        for path in [self.path.with_extension("clean"), self.path.clone()] {
+            std::fs::remove_file(&path).map_err(|why| cannot(&path, &why))?;
+        }
+        Ok((kernel, counted))
+    }
+}
+
+pub fn cannot(path: &Path, why: &std::io::Error) -> Failure {
     Failure::Other(format!("{}: {why}", Shown(path)))
 }

@@ -1,115 +1,110 @@
-//! `weft bench write-cost`: where the time of a synced write goes, on a cluster of processes on
-//! this machine. The experiment is that of the write-cost analysis (E9): one program writes records
-//! of one size, one after the other, each synced, and the mount counts the five steps.
+//! `weft bench write-cost`: where the time of a write goes, on a cluster of processes on this
+//! machine. The experiments are those of the write-cost analysis (E9): one program writes records
+//! of one size, one after the other, each synced, and the mount counts the five steps; and threads
+//! write files of their own without waiting, with one code after the other.
 //!
-//! Without `--net` all is on loopback. Not here yet: ten threads.
+//! Without `--net` all is on loopback.
 
+mod arguments;
 mod experiment;
 mod net;
 mod stage;
+mod stream_table;
+mod streams;
 mod table;
 
+pub use arguments::Arguments;
+
 use crate::failure::{Failure, Outcome};
-use crate::model::speed::{self, Speed};
 use crate::{interrupt, output, show};
-use clap::Args;
+use arguments::{QUICK_SIZES, QUICK_STREAM_BYTES};
 use net::{DIRECTORY, Lab};
-use plan::coding::Coding;
 use plan::cost::Link;
 use plan::cost::measured::{KIND, Measurement, VERSION};
-use plan::sizes;
-use stage::Stage;
+use stage::{Setup, Stage};
 use std::io::IsTerminal;
-use std::path::PathBuf;
-use std::time::SystemTime;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+use volume::Control;
 
-/// The largest record: what a mount takes in one call.
-const MAX_RECORD_BYTES: u64 = 1 << 20;
-/// Sizes of records that `--quick` takes, three for each way, and how many of each.
-const QUICK_SIZES: ([u64; 6], u64) = ([4 << 10, 8 << 10, 32 << 10, 64 << 10, 128 << 10, 1 << 20], 8);
+/// What is measured, and where.
+struct Run<'a> {
+    arguments: &'a Arguments,
+    parent: &'a Path,
+    /// How many stages there were.
+    stages: u32,
+    control: &'a Control,
+    watched: bool,
+}
 
-/// Where the time of a synced write goes: the five steps of the write-cost model
-#[derive(Args)]
-#[command(after_help = "Examples:
-  weft bench write-cost
-  # As many as the study, for weft model calibrate.
-  weft bench write-cost --count 50000 --rounds 10 \\
-      --json-file result.json
-  weft bench write-cost --code rs:4+2 --code rs:8+3 \\
-      --stores 11 --coding server --dir /srv/try
-  # As root: behind links as fast as the study's.
-  weft bench write-cost --net 1G,10G,40G,none \\
-      --html steps.html --csv steps.csv
-  weft bench write-cost --quick
+impl Run<'_> {
+    /// A new stage.
+    fn stage<'a>(&mut self, setup: &Setup, lab: Option<&'a Lab>) -> Result<Stage<'a>, Failure> {
+        let place = self.parent.join(format!("{DIRECTORY}{}-{}", std::process::id(), self.stages));
+        self.stages += 1;
+        Stage::set(&place, setup, lab)
+    }
 
-Six stores, a metadata server and a mount run as processes on this machine. Records are written one after the other \
-with O_DSYNC. docs/cost-model.md says what the steps are; weft model calibrate takes the file of --json-file.")]
-pub struct Arguments {
-    /// Sizes of the records
-    #[arg(
-        long, value_name = "SIZE", value_delimiter = ',', value_parser = sizes::bytes,
-        default_value = "4k,8k,16k,32k,64k,128k,1M"
-    )]
-    records: Vec<u64>,
-    /// Records of each size; the study takes 50000
-    #[arg(
-        long, value_name = "N", default_value_t = 1000,
-        value_parser = clap::value_parser!(u64).range(1..=10_000_000)
-    )]
-    count: u64,
-    /// Rounds; the table has their mean
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
-    rounds: u64,
-    /// A code; can be given several times
-    #[arg(long, value_name = "CODE", default_value = "rs:4+2")]
-    code: Vec<String>,
-    /// Who codes: client or server (the storage servers)
-    #[arg(long, value_name = "WHO", default_value_t)]
-    coding: Coding,
-    /// Storage servers; at least as many as a code has blocks
-    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    stores: u32,
-    /// Links of all machines in bits a second: 1G,10G,none; takes root, ip, tc [default: loopback]
-    #[arg(long, value_name = "SPEED", value_delimiter = ',', value_parser = speed::parse)]
-    net: Vec<Speed>,
-    /// Where to create the temporary directory with everything [default: that of the system]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-    /// Few records of few sizes: whether it works, not how fast
-    #[arg(long)]
-    quick: bool,
-    /// Also write the result to a file, for weft model calibrate
-    #[arg(long, value_name = "FILE")]
-    json_file: Option<PathBuf>,
-    /// Also write the figures to a file, a line for each network and size of records
-    #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
-    /// Also write a page with charts, beside the study's figures
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    fn say(&self, net: Option<&str>, setup: &Setup, what: &str) {
+        if self.watched {
+            let net = net.map_or_else(String::new, |net| format!(", network {net}"));
+            let kernel = setup.kernel.map_or_else(String::new, |kernel| format!("@{kernel}"));
+            eprintln!("{}{kernel}{net}, {}, {what}", setup.code, who(setup));
+        }
+    }
+
+    /// A round of everything on one network.
+    fn measure(&mut self, result: &mut Measurement, lab: Option<&Lab>, net: Option<&str>) -> Outcome {
+        let arguments = self.arguments;
+        if !arguments.only_streams {
+            let (mut records, mut count) = (&arguments.records[..], arguments.count);
+            if arguments.quick {
+                (records, count) = (&QUICK_SIZES.0, QUICK_SIZES.1);
+            }
+            for setup in arguments.setups() {
+                let stage = self.stage(&setup, lab)?;
+                for &record in records {
+                    self.say(net, &setup, &format!("records of {}", show::bytes(record)));
+                    let plan = experiment::Plan { net, setup, record, count };
+                    let (round, way) = experiment::measure(&stage, &plan, self.control)?;
+                    let point = entry(&mut result.points, plan.point()?, |point| {
+                        (point.net.clone(), point.code.clone(), point.coding, point.embedded, point.record_bytes)
+                    });
+                    // The last round says it.
+                    point.way = way;
+                    point.rounds.push(round);
+                }
+                stage.clear()?;
+            }
+        }
+        if !arguments.threads.is_empty() {
+            let bytes = if arguments.quick { QUICK_STREAM_BYTES } else { arguments.stream_bytes };
+            streams::measure(self, result, lab, net, bytes)?;
+        }
+        Ok(())
+    }
+}
+
+/// The one of all with the same key; a new one if there is none.
+fn entry<T, K: PartialEq>(all: &mut Vec<T>, new: T, key: impl Fn(&T) -> K) -> &mut T {
+    let place = all.iter().position(|old| key(old) == key(&new)).unwrap_or(all.len());
+    if place == all.len() {
+        all.push(new);
+    }
+    &mut all[place]
+}
+
+/// Who codes, in words.
+fn who(setup: &Setup) -> String {
+    if setup.embedded { "on directories".into() } else { format!("coded by the {}", setup.coding) }
 }
 
 pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
-    for file in [&arguments.json_file, &arguments.csv, &arguments.html].into_iter().flatten() {
+    for file in arguments.files() {
         output::check(file, force)?;
     }
-    if arguments.coding == Coding::Auto {
-        return Err(Failure::Usage("--coding is client or server: with auto it is not known who coded".into()));
-    }
-    if let Some(record) = arguments.records.iter().find(|&&record| record > MAX_RECORD_BYTES) {
-        return Err(Failure::Usage(format!("--records {record}: at most {}", show::bytes(MAX_RECORD_BYTES))));
-    }
-    for code in &arguments.code {
-        let blocks = ec::parse(code)?.shape().blocks();
-        if blocks > arguments.stores as usize {
-            return Err(Failure::Usage(format!("{code} needs --stores {blocks}")));
-        }
-    }
+    arguments.check()?;
     let control = interrupt::control(false);
-    let (mut records, mut count, mut rounds) = (arguments.records.clone(), arguments.count, arguments.rounds);
-    if arguments.quick {
-        (records, count, rounds) = (QUICK_SIZES.0.to_vec(), QUICK_SIZES.1, 1);
-    }
     let parent = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
     let mut result = Measurement {
         kind: KIND.into(),
@@ -121,57 +116,85 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
         link: Link::default(),
         networks: Vec::new(),
         points: Vec::new(),
+        streams: Vec::new(),
     };
     let watched = std::io::stderr().is_terminal() && !as_json;
-    let mut directories = (0..).map(|number| parent.join(format!("{DIRECTORY}{}-{number}", std::process::id())));
-    let mut write = |result: &mut Measurement, lab: Option<&Lab>, net: Option<&str>| -> Outcome {
-        for (code, place) in arguments.code.iter().zip(&mut directories) {
-            let stage = Stage::set(&place, code, arguments.stores, arguments.coding, lab)?;
-            for &record in &records {
-                if watched {
-                    let net = net.map_or_else(String::new, |net| format!(", network {net}"));
-                    eprintln!("{code}{net}, records of {}", show::bytes(record));
-                }
-                let plan = experiment::Plan { net, code, coding: arguments.coding, record, count, rounds };
-                result.points.push(experiment::measure(&stage, &plan, &control)?);
-            }
-            stage.clear()?;
-        }
-        Ok(())
-    };
+    let mut run = Run { arguments, parent: &parent, stages: 0, control: &control, watched };
+    // Everything takes its turn in each round, as this machine is not always as fast.
+    let rounds = if arguments.quick { 1 } else { arguments.rounds };
     if arguments.net.is_empty() {
-        write(&mut result, None, None)?;
+        (0..rounds).try_for_each(|_| run.measure(&mut result, None, None))?;
     } else {
-        let mut lab = Lab::build(&parent, arguments.stores)?;
-        for &speed in &arguments.net {
-            control.go_on().map_err(Failure::Work)?;
-            let network = lab.limit(speed)?;
-            let (name, reachable) = (network.name.clone(), network.reachable);
-            result.networks.push(network);
-            if reachable {
-                write(&mut result, Some(&lab), Some(&name))?;
+        let latency = Duration::from_micros(arguments.latency.unwrap_or(0).into());
+        let mut lab = Lab::build(&parent, arguments.stores, latency)?;
+        for round in 0..rounds {
+            for (number, &speed) in arguments.net.iter().enumerate() {
+                control.go_on().map_err(Failure::Work)?;
+                if round == 0 {
+                    result.networks.push(lab.limit(speed)?);
+                } else if result.networks[number].reachable {
+                    lab.limit_again(&result.networks[number])?;
+                }
+                let network = &result.networks[number];
+                if network.reachable {
+                    let name = network.name.clone();
+                    run.measure(&mut result, Some(&lab), Some(&name))?;
+                }
             }
         }
     }
-    let text = serde_json::to_string_pretty(&result).map_err(|error| Failure::Other(error.to_string()))?;
+    write(arguments, &result, force, as_json)
+}
+
+/// Writes the files, and prints the result.
+fn write(arguments: &Arguments, result: &Measurement, force: bool, as_json: bool) -> Outcome {
+    let text = serde_json::to_string_pretty(result).map_err(|error| Failure::Other(error.to_string()))?;
     if let Some(file) = &arguments.json_file {
         output::write(file, &format!("{text}\n"), force)?;
     }
+    if let Some(file) = &arguments.json_lines {
+        output::write(file, &lines(result)?, force)?;
+    }
     if let Some(file) = &arguments.csv {
-        output::write(file, &bench::write_cost::csv(&result), force)?;
+        output::write(file, &bench::write_cost::csv(result), force)?;
+    }
+    if let Some(file) = &arguments.stream_csv {
+        output::write(file, &bench::write_cost::stream_csv(result), force)?;
     }
     if let Some(file) = &arguments.html {
-        output::write(file, &bench::write_cost::html(&result), force)?;
+        output::write(file, &bench::write_cost::html(result), force)?;
     }
     if as_json {
-        show::json(&serde_json::to_value(&result).map_err(|error| Failure::Other(error.to_string()))?)?;
+        show::json(&serde_json::to_value(result).map_err(|error| Failure::Other(error.to_string()))?)?;
     } else {
-        table::print(&result)?;
+        table::print(result)?;
     }
-    if result.points.is_empty() {
+    if result.points.is_empty() && result.streams.is_empty() {
         return Err(Failure::Other("none of these networks can be had on this machine".into()));
     }
     Ok(())
+}
+
+/// An object on a line for each network, point and stream; `what` says which it is.
+fn lines(result: &Measurement) -> Result<String, Failure> {
+    let failed = |why: serde_json::Error| Failure::Other(why.to_string());
+    let mut all = Vec::new();
+    for network in &result.networks {
+        all.push(("network", serde_json::to_value(network).map_err(failed)?));
+    }
+    for point in &result.points {
+        all.push(("point", serde_json::to_value(point).map_err(failed)?));
+    }
+    for stream in &result.streams {
+        all.push(("stream", serde_json::to_value(stream).map_err(failed)?));
+    }
+    let line = |(what, mut value): (&str, serde_json::Value)| {
+        value["what"] = what.into();
+        value["date"] = result.date.clone().into();
+        value["machine"] = result.machine.clone().into();
+        format!("{value}\n")
+    };
+    Ok(all.into_iter().map(line).collect())
 }
 
 fn now() -> String {

@@ -1,50 +1,97 @@
 //! The cluster of a run: stores, a metadata server and a mount, on loopback or each on a machine of
-//! a network, in one temporary directory.
+//! a network, in one temporary directory. Or a mount alone that has the volume on directories.
 
 use super::net::{CLIENT, Lab, META, STORES};
 use crate::failure::{Failure, Outcome};
-use crate::volumes::processes::{Process, free_port, serve};
+use crate::unprotected;
+use crate::volumes::processes::{Process, free_port, processor_seconds, serve, start};
 use plan::coding::Coding;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use volume::Shown;
 
+/// What is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup<'a> {
+    pub code: &'a str,
+    /// The kernel of all processes, if one is forced.
+    pub kernel: Option<&'a str>,
+    pub coding: Coding,
+    pub stores: u32,
+    /// No servers: the volume is open in the process of the mount.
+    pub embedded: bool,
+    pub stripe_bytes: Option<usize>,
+    pub channels: Option<usize>,
+    /// The number of the store that is always Master, from 1.
+    pub master: Option<u32>,
+}
+
 /// The cluster. When it goes, it is unmounted, its servers end, and its directory is removed.
 pub struct Stage<'a> {
     lab: Option<&'a Lab>,
     place: PathBuf,
-    mounted: bool,
-    servers: Vec<Process>,
+    mount: Option<Process>,
+    meta: Option<Process>,
+    stores: Vec<Process>,
 }
 
 impl<'a> Stage<'a> {
     /// Starts everything. The directory must not be there.
-    pub fn set(place: &Path, code: &str, stores: u32, coding: Coding, lab: Option<&'a Lab>) -> Result<Self, Failure> {
+    pub fn set(place: &Path, setup: &Setup, lab: Option<&'a Lab>) -> Result<Self, Failure> {
         let failed = |path: &Path, why: std::io::Error| Failure::Other(format!("{}: {why}", Shown(path)));
         std::fs::create_dir(place).map_err(|why| failed(place, why))?;
-        let mut stage = Self { lab, place: place.into(), mounted: false, servers: Vec::new() };
+        let mut stage = Self { lab, place: place.into(), mount: None, meta: None, stores: Vec::new() };
         let point = stage.mountpoint();
         std::fs::create_dir(&point).map_err(|why| failed(&point, why))?;
+        let kernel: Vec<(&str, &str)> = setup.kernel.iter().map(|kernel| ("WEFT_KERNEL", *kernel)).collect();
+        let spec = unprotected::spec(setup.code);
+        let code = spec.as_deref().unwrap_or(setup.code);
         let mut create: Vec<String> = ["volume", "create", "films", "--code", code].map(String::from).into();
-        for number in 1..=stores {
-            let machine = STORES + number as usize - 1;
-            let (disk, listen) = (format!("disk{number}"), stage.address(machine)?);
+        create.extend(spec.iter().map(|_| "--unsafe-no-parity".into()));
+        let mut mount: Vec<String> = ["mount", "--foreground", "--tell"].map(String::from).into();
+        for number in 1..=setup.stores {
+            let disk = format!("disk{number}");
             std::fs::create_dir(place.join(&disk)).map_err(|why| failed(&place.join(&disk), why))?;
-            let server = at(lab, machine, || serve(place, &["serve", "store", &disk, "--listen", &listen]))?;
-            stage.servers.push(server);
+            if setup.embedded {
+                create.push(disk);
+                continue;
+            }
+            let machine = STORES + number as usize - 1;
+            let listen = stage.address(machine)?;
+            let arguments = ["serve", "store", &disk, "--listen", &listen];
+            stage.stores.push(at(lab, machine, || start(place, &arguments, &kernel, None))?);
+            if setup.master == Some(number) {
+                mount.extend(["--master".into(), format!("store://{listen}")]);
+            }
             create.push(format!("store://{listen}/{disk}"));
         }
-        at(lab, META, || stage.run(&create.iter().map(String::as_str).collect::<Vec<_>>()))?;
-        let listen = stage.address(META)?;
-        let server = at(lab, META, || serve(place, &["serve", "meta", "films", "--listen", &listen]))?;
-        stage.servers.push(server);
-        let (volume, coding) = (format!("weft://{listen}/films"), coding.to_string());
-        let mounted = stage.weft(&["mount", &volume, "mountpoint", "--coding", &coding]);
-        mounted
-            .map_err(|why| Failure::Other(format!("write-cost needs a mount, and this is not possible here: {why}")))?;
-        stage.mounted = true;
+        at(lab, META, || stage.run(&words(&create)))?;
+        if setup.embedded {
+            mount.push("films".into());
+        } else {
+            let listen = stage.address(META)?;
+            stage.meta = Some(at(lab, META, || serve(place, &["serve", "meta", "films", "--listen", &listen]))?);
+            mount.extend(["--coding".into(), setup.coding.to_string()]);
+            mount.extend(setup.stripe_bytes.iter().flat_map(|bytes| ["--stripe-bytes".into(), bytes.to_string()]));
+            mount.extend(setup.channels.iter().flat_map(|channels| ["--channels".into(), channels.to_string()]));
+            mount.push(format!("weft://{listen}/films"));
+        }
+        mount.push("mountpoint".into());
+        let log = place.join("mount.err");
+        let mounted = at(lab, CLIENT, || start(place, &words(&mount), &kernel, Some(&log)));
+        stage.mount = Some(mounted.map_err(|why| {
+            Failure::Other(format!("write-cost needs a mount, and this is not possible here: {why}"))
+        })?);
         Ok(stage)
+    }
+
+    /// Processor time of this process, the mount, the metadata server, and all stores together, in
+    /// seconds.
+    pub fn processors(&self) -> [f64; 4] {
+        let of = |process: &Option<Process>| process.as_ref().map_or(0.0, Process::processor_seconds);
+        let stores = self.stores.iter().map(Process::processor_seconds).sum();
+        [processor_seconds("self"), of(&self.mount), of(&self.meta), stores]
     }
 
     /// Where the volume is mounted.
@@ -72,7 +119,8 @@ impl<'a> Stage<'a> {
     /// Unmounts and ends everything.
     pub fn clear(mut self) -> Outcome {
         self.weft(&["unmount", "mountpoint"])?;
-        self.mounted = false;
+        // It commits everything before it ends.
+        self.mount.take().into_iter().for_each(Process::wait);
         Ok(())
     }
 
@@ -104,6 +152,10 @@ impl<'a> Stage<'a> {
     }
 }
 
+fn words(arguments: &[String]) -> Vec<&str> {
+    arguments.iter().map(String::as_str).collect()
+}
+
 /// Does something on a machine, if there are several.
 fn at<T: Send>(
     lab: Option<&Lab>,
@@ -118,8 +170,9 @@ fn at<T: Send>(
 
 impl Drop for Stage<'_> {
     fn drop(&mut self) {
-        let unmounted = !self.mounted || self.weft(&["unmount", "--lazy", "mountpoint"]).is_ok();
-        self.servers.clear();
+        let unmounted = self.mount.is_none() || self.weft(&["unmount", "--lazy", "mountpoint"]).is_ok();
+        (self.mount, self.meta) = (None, None);
+        self.stores.clear();
         // What may still be mounted is left alone.
         if unmounted {
             let _ = std::fs::remove_dir_all(&self.place);

@@ -1,5 +1,6 @@
 //! The result as tables for a terminal.
 
+use super::stream_table;
 use crate::failure::Outcome;
 use crate::show;
 use plan::cost::Measurement;
@@ -10,13 +11,20 @@ pub fn print(result: &Measurement) -> Outcome {
     let over = if result.networks.is_empty() { "over loopback" } else { "each in a network namespace" };
     show::text(format_args!("{}; {} stores on this machine, {over}", result.machine, result.stores))?;
     result.networks.iter().try_for_each(|network| show::text(words(network)))?;
+    if result.points.is_empty() && result.streams.is_empty() {
+        return show::text("nothing was measured");
+    }
+    if result.points.is_empty() {
+        return stream_table::print(result);
+    }
     show::text("")?;
     let mut last = None;
     for point in &result.points {
-        let head = (&point.net, &point.code, point.coding);
+        let head = (&point.net, &point.code, point.coding, point.embedded);
         if last != Some(head) {
             let net = point.net.as_ref().map_or_else(String::new, |net| format!("network {net}, "));
-            show::text(format_args!("{net}{}, coded by the {}: microseconds a record", point.code, point.coding))?;
+            let who = if point.embedded { "on directories".into() } else { format!("coded by the {}", point.coding) };
+            show::text(format_args!("{net}{}, {who}: microseconds a record", point.code))?;
             show::text("   record     CT     MT     DT     MP     PC     DD     SP     sum    wall  sum/wall  spread")?;
             last = Some(head);
         }
@@ -24,13 +32,35 @@ pub fn print(result: &Measurement) -> Outcome {
     }
     show::text("\npercent of the steps")?;
     show::text("   record        code    CO    MP    PC    DD    SP  goes into")?;
-    if result.points.is_empty() {
-        return show::text("   nothing was measured");
-    }
     for point in &result.points {
         show::text(shares(point))?;
     }
-    show::text("\nCT has the kernel's part of the calls; docs/cost-model.md says what the steps are.")
+    show::text(sums(&result.points))?;
+    show::text("CT has the kernel's part of the calls; docs/cost-model.md says what the steps are.")?;
+    stream_table::print(result)
+}
+
+/// How far the sum of the steps may be from what the program waited.
+const MISSED: f64 = 0.03;
+
+/// Where the sum of the steps is not what the program waited.
+fn sums(points: &[Point]) -> String {
+    let off = |point: &&Point| (point.steps().total() / point.wall().max(1e-9) - 1.0).abs() > MISSED;
+    let missed: Vec<&Point> = points.iter().filter(off).collect();
+    let worst = points.iter().map(|point| (point.steps().total() / point.wall().max(1e-9) - 1.0).abs());
+    let worst = 100.0 * worst.fold(0.0, f64::max);
+    let within = points.len() - missed.len();
+    let mut text = format!(
+        "\nthe sum of the steps is within 3 % of the time that passed at {within} of {}, {worst:.1} % off at worst",
+        show::count(points.len(), "point")
+    );
+    for point in missed {
+        let net = point.net.as_ref().map_or_else(String::new, |net| format!(", network {net}"));
+        let who = if point.embedded { "on directories".into() } else { format!("coded by the {}", point.coding) };
+        let sum = 100.0 * point.steps().total() / point.wall().max(1e-9);
+        text += &format!("\n  {} {}, {who}{net}: {sum:.1} %", show::bytes(point.record_bytes), point.code);
+    }
+    text
 }
 
 /// What a network is, and whether it could be had.

@@ -27,6 +27,10 @@ pub(super) fn blocks(
         let repair = layout.code.repair(&lost, &have).map_err(|why| stripe.too_degraded(why))?;
         let needed: Vec<usize> = repair.reads().iter().map(|read| read.block).collect();
         fetch(stripe, &mut found, &needed);
+        if needed.is_empty() {
+            // What is made of nothing still needs a record header.
+            fetch(stripe, &mut found, &have);
+        }
         let sources = needed.iter().map(|position| found[position].as_ref().ok().map(|block| &block.bytes[..]));
         // A source turned out bad: look for another way.
         let Some(sources) = sources.collect::<Option<Vec<&[u8]>>>() else { continue };

@@ -14,6 +14,10 @@ const FRAME: u64 = 1514;
 /// Bytes that wait at a limited link at most: more than connections have in flight, so that what is
 /// too fast is late and not lost.
 const QUEUE: u64 = 16 << 20;
+/// Frames that are under way on a link with a latency.
+const DELAYED_FRAMES: u64 = 100_000;
+/// The end of a link at a machine.
+const WIRE: &str = "wire";
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,21 +91,35 @@ pub fn build(run: u32, machines: usize) -> Vec<Step> {
 }
 
 /// Limits what each machine sends and gets.
-pub fn limit(run: u32, machines: usize, limit: Limit) -> Vec<Step> {
+pub fn limit(run: u32, machines: usize, limit: Limit, delayed: bool) -> Vec<Step> {
     let (bits, burst) = (limit.bits_per_second as u64, limit.burst_bytes);
-    let what = format!("root tbf rate {bits}bit burst {burst}b limit {QUEUE}b");
-    links(run, machines).map(|link| step(&format!("tc {} qdisc add dev {} {what}", link.0, link.1))).collect()
+    let what = format!("tbf rate {bits}bit burst {burst}b limit {QUEUE}b");
+    let step = |(namespace, device): (String, String)| {
+        // What is sent waits for the limit first, and then for the latency.
+        let place = if delayed && device == WIRE { "parent 1:1" } else { "root" };
+        step(&format!("tc {namespace} qdisc add dev {device} {place} {what}"))
+    };
+    links(run, machines).map(step).collect()
 }
 
-/// Ends that, and drops what waits.
-pub fn unlimit(run: u32, machines: usize) -> Vec<Step> {
-    links(run, machines).map(|link| step(&format!("tc {} qdisc delete dev {} root", link.0, link.1))).collect()
+/// Makes each message take longer, one way: what each machine sends. Before the limit.
+pub fn delay(run: u32, machines: usize, microseconds: u128) -> Vec<Step> {
+    let what = format!("root handle 1: netem delay {microseconds}us limit {DELAYED_FRAMES}");
+    (0..machines).map(|number| step(&format!("tc -n {} qdisc add dev {WIRE} {what}", machine(run, number)))).collect()
+}
+
+/// Ends both on the links of a machine that have any, and drops what waits.
+pub fn unlimit(run: u32, machines: usize, limited: bool) -> Vec<Step> {
+    links(run, machines)
+        .filter(|(_, device)| limited || device == WIRE)
+        .map(|link| step(&format!("tc {} qdisc delete dev {} root", link.0, link.1)))
+        .collect()
 }
 
 fn links(run: u32, machines: usize) -> impl Iterator<Item = (String, String)> {
     (0..machines).flat_map(move |number| {
         let to = (format!("-n {}", hub(run)), format!("port{number}"));
-        [to, (format!("-n {}", machine(run, number)), "wire".into())]
+        [to, (format!("-n {}", machine(run, number)), WIRE.into())]
     })
 }
 
@@ -146,17 +164,33 @@ mod tests {
     #[test]
     fn both_ends_of_a_link_are_limited() {
         assert_eq!(
-            shown(&limit(7, 1, Limit::of(1e9, 50))),
+            shown(&limit(7, 1, Limit::of(1e9, 50), false)),
             [
                 "tc -n weft-bench-7-hub qdisc add dev port0 root tbf rate 1000000000bit burst 6250b limit 16777216b",
                 "tc -n weft-bench-7-0 qdisc add dev wire root tbf rate 1000000000bit burst 6250b limit 16777216b",
             ]
         );
         assert_eq!(
-            shown(&unlimit(7, 1)),
+            shown(&unlimit(7, 1, true)),
             ["tc -n weft-bench-7-hub qdisc delete dev port0 root", "tc -n weft-bench-7-0 qdisc delete dev wire root"]
         );
         assert_eq!(Limit::of(2e8, 50).burst_bytes, 3028, "two frames");
+    }
+
+    #[test]
+    fn a_latency_is_added_where_a_machine_sends() {
+        assert_eq!(
+            shown(&delay(7, 1, 250)),
+            ["tc -n weft-bench-7-0 qdisc add dev wire root handle 1: netem delay 250us limit 100000"]
+        );
+        assert_eq!(
+            shown(&limit(7, 1, Limit::of(1e9, 50), true)),
+            [
+                "tc -n weft-bench-7-hub qdisc add dev port0 root tbf rate 1000000000bit burst 6250b limit 16777216b",
+                "tc -n weft-bench-7-0 qdisc add dev wire parent 1:1 tbf rate 1000000000bit burst 6250b limit 16777216b",
+            ]
+        );
+        assert_eq!(shown(&unlimit(7, 1, false)), ["tc -n weft-bench-7-0 qdisc delete dev wire root"]);
     }
 
     #[test]

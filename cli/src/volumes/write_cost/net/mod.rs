@@ -41,6 +41,8 @@ const MEASURED: Duration = Duration::from_millis(400);
 pub struct Lab {
     machines: usize,
     limited: bool,
+    latency: Duration,
+    delayed: bool,
     /// Without a limit.
     plain: f64,
     run: Run,
@@ -48,7 +50,7 @@ pub struct Lab {
 
 impl Lab {
     /// A machine for the client, the metadata server and each store.
-    pub fn build(parent: &Path, stores: u32) -> Result<Self, Failure> {
+    pub fn build(parent: &Path, stores: u32, latency: Duration) -> Result<Self, Failure> {
         if !rustix::process::geteuid().is_root() {
             return Err(Failure::Other("--net takes root: it makes network namespaces".into()));
         }
@@ -60,7 +62,8 @@ impl Lab {
         let impossible =
             |why| Failure::Other(format!("--net needs network namespaces, and this is not possible here: {why}"));
         let run = Run::begin(parent).map_err(impossible)?;
-        let mut lab = Self { machines: STORES + stores as usize, limited: false, plain: 0.0, run };
+        let mut lab =
+            Self { machines: STORES + stores as usize, limited: false, latency, delayed: false, plain: 0.0, run };
         lab.take(commands::build(lab.run.number, lab.machines)).map_err(impossible)?;
         lab.plain = lab.carried().map_err(impossible)?;
         Ok(lab)
@@ -73,11 +76,15 @@ impl Lab {
             name: speed.0.map_or_else(|| "none".into(), |_| speed.words()),
             bits_per_second: speed.0,
             burst_bytes: 0,
+            latency_seconds: self.latency.as_secs_f64(),
             plain_bits_per_second: self.plain,
             reached_bits_per_second: self.plain,
             reachable: true,
         };
-        let Some(bits) = speed.0 else { return Ok(network) };
+        let Some(bits) = speed.0 else {
+            self.delay()?;
+            return Ok(network);
+        };
         if bits * REACHED > self.plain {
             network.reachable = false;
             return Ok(network);
@@ -100,17 +107,37 @@ impl Lab {
         Ok(network)
     }
 
+    /// The same limit as before.
+    pub fn limit_again(&mut self, network: &Network) -> Result<(), Failure> {
+        match network.bits_per_second {
+            Some(bits_per_second) => self.apply(Limit { bits_per_second, burst_bytes: network.burst_bytes }),
+            None => self.unlimit().and_then(|()| self.delay()),
+        }
+    }
+
     fn apply(&mut self, limit: Limit) -> Result<(), Failure> {
         self.unlimit()?;
+        self.delay()?;
         self.limited = true;
-        self.take(commands::limit(self.run.number, self.machines, limit))
+        self.take(commands::limit(self.run.number, self.machines, limit, self.delayed))
             .map_err(|why| Failure::Other(format!("the links cannot be limited here (tbf): {why}")))
     }
 
     fn unlimit(&mut self) -> Result<(), Failure> {
-        if std::mem::take(&mut self.limited) {
-            self.take(commands::unlimit(self.run.number, self.machines))?;
+        let (limited, delayed) = (std::mem::take(&mut self.limited), std::mem::take(&mut self.delayed));
+        if limited || delayed {
+            self.take(commands::unlimit(self.run.number, self.machines, limited))?;
         }
+        Ok(())
+    }
+
+    fn delay(&mut self) -> Result<(), Failure> {
+        if self.latency.is_zero() {
+            return Ok(());
+        }
+        self.take(commands::delay(self.run.number, self.machines, self.latency.as_micros()))
+            .map_err(|why| Failure::Other(format!("--latency takes netem, which this kernel does not have: {why}")))?;
+        self.delayed = true;
         Ok(())
     }
 
