@@ -12,6 +12,7 @@ use crate::roles::{Craft, Made, Manager, Plan, Reporter, Show};
 use crate::transport::Broken;
 use crate::walk::{Expected, List, SourceTree, Walking, plan_line};
 use fs::{FileKind, FileSystem, ROOT};
+use plan::Ino;
 use plan::schedule::Parts;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Write};
@@ -67,7 +68,7 @@ impl Planner<'_> {
     fn group(&mut self, group: &Group, parts: u64, problems: &mut Vec<Problem>) -> Result<(), Broken> {
         let place = &group.place;
         let names: Vec<_> = group.items.iter().map(|item| (place.ino, item.name.clone())).collect();
-        let there = match place.fresh || place.ino == 0 {
+        let there = match place.fresh || place.ino == Ino(0) {
             true => vec![None; names.len()],
             false => self.job.volume.lookups(&names)?,
         };

@@ -11,6 +11,7 @@ use crate::roles::{Manager, Plan, Reporter, Show};
 use crate::transport::{Broken, Crew};
 use crate::walk::{Filter, List, SourceTree, Walking, open_directory, root_stat, stat_of, sync_directory};
 use fs::{Attributes, FileKind, FileSystem, New, ROOT};
+use plan::Ino;
 use plan::schedule::{Policy, QueueLimits};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -160,7 +161,7 @@ pub(crate) fn places(
             source: source.directory.clone(),
             below: below(&source.directory),
             target: target.to_vec(),
-            ino: directory.map_or(0, |directory| directory.ino),
+            ino: directory.map_or(Ino(0), |directory| directory.ino),
             fresh: false,
             system: stat.identity.0,
             accessed,
@@ -190,7 +191,7 @@ pub struct Job {
     crew: Crew,
     /// The attributes for the archive's own directory, if a source's directory becomes it.
     root: Option<Stat>,
-    directory: u64,
+    directory: Ino,
 }
 
 impl Job {

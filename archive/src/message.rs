@@ -6,6 +6,7 @@
 
 use crate::report::Sizes;
 use fs::{FileKind, Time};
+use plan::Ino;
 use serde::{Deserialize, Serialize};
 
 /// The most entries of one message.
@@ -61,7 +62,7 @@ pub struct DirectoryPair {
     /// Its path at the writing end, without a slash in front.
     pub target: Vec<u8>,
     /// Its inode number in the volume.
-    pub ino: u64,
+    pub ino: Ino,
     /// Whether it was created at the writing end just now, so that it is empty.
     pub fresh: bool,
     /// The file system that it is on.
@@ -103,7 +104,7 @@ pub struct Large {
     /// The length of each part but the last.
     pub part_bytes: u64,
     /// The inode number of the file that the parts go into; 0 if there is nothing to do.
-    pub ino: u64,
+    pub ino: Ino,
 }
 
 /// A task for a worker.

@@ -62,10 +62,10 @@ pub use maintenance::status::{AtRisk, DomainStatus, Status, TargetStatus, Writte
 pub use maintenance::targets::wait_until_closed;
 pub use maintenance::verify::{Away, Problem, Scrub, Verified};
 pub use meta::{Attributes, BulkFile, FileKind, Listed, New, ROOT, RenameMode, SetTime, Time, unprivileged};
-pub use plan::Domain;
 pub use plan::coding::Coding;
 pub use plan::membership::TargetState;
 pub use plan::placement::{Placement, PolicyName};
+pub use plan::{Domain, Ino};
 pub use server::Sessions;
 pub use session::port::FileLock;
 pub use tenure::Tenure;

@@ -5,7 +5,7 @@ use crate::client::Client;
 use crate::data::sharing::{Reservation, Sharing};
 use crate::{Error, FileSystem, Result};
 use meta::Attributes;
-use plan::TargetId;
+use plan::{Ino, TargetId};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -77,31 +77,31 @@ impl Sharing for Engine {
         Duration::from_secs(24 * 60 * 60)
     }
 
-    fn open(&self, _: u64, _: bool) -> meta::Result<Option<Attributes>> {
+    fn open(&self, _: Ino, _: bool) -> meta::Result<Option<Attributes>> {
         Ok(None)
     }
 
-    fn close(&self, _: u64) -> meta::Result<()> {
+    fn close(&self, _: Ino) -> meta::Result<()> {
         Ok(())
     }
 
-    fn reserve(&self, _: u64, _: u64) -> Result<Option<Reservation>> {
+    fn reserve(&self, _: Ino, _: u64) -> Result<Option<Reservation>> {
         Ok(None)
     }
 
-    fn appended(&self, _: u64) {}
+    fn appended(&self, _: Ino) {}
 
-    fn cut(&self, _: u64, _: u64) -> Option<u64> {
+    fn cut(&self, _: Ino, _: u64) -> Option<u64> {
         None
     }
 
-    fn uncut(&self, _: u64, _: u64) {}
+    fn uncut(&self, _: Ino, _: u64) {}
 
-    fn dropped(&self, _: &[u64]) -> meta::Result<()> {
+    fn dropped(&self, _: &[Ino]) -> meta::Result<()> {
         Ok(())
     }
 
-    fn forget_extents(&self, _: u64) {}
+    fn forget_extents(&self, _: Ino) {}
 
     fn note_loss(&self) {}
 
@@ -109,11 +109,11 @@ impl Sharing for Engine {
         false
     }
 
-    fn take_loss_of(&self, _: u64, _: bool) -> bool {
+    fn take_loss_of(&self, _: Ino, _: bool) -> bool {
         false
     }
 
-    fn take_certain_loss_of(&self, _: u64) -> bool {
+    fn take_certain_loss_of(&self, _: Ino) -> bool {
         false
     }
 

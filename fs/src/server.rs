@@ -6,7 +6,7 @@ use crate::volume::opened::first_stripe_of;
 use crate::{Error, FileSystem};
 use ::volume::Error as VolumeError;
 use meta::{DeadStripe, Meta, Result, Seq, SetRecord};
-use plan::{SetId, TargetId};
+use plan::{Ino, SetId, TargetId};
 use session::server::{Leases, StripeLimits, Volume};
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ impl Volume for FileSystem {
         Self::abandon_set(self, set).map_err(to_meta_error)
     }
 
-    fn changing<T>(&self, inos: &[u64], change: impl FnOnce() -> T) -> T {
+    fn changing<T>(&self, inos: &[Ino], change: impl FnOnce() -> T) -> T {
         let mut inos = inos.to_vec();
         inos.sort_unstable();
         inos.dedup();
@@ -90,7 +90,7 @@ impl Volume for FileSystem {
         change()
     }
 
-    fn added_inline(&self, ino: u64, bytes: u64) {
+    fn added_inline(&self, ino: Ino, bytes: u64) {
         self.inline.add(ino, bytes);
     }
 
@@ -98,7 +98,7 @@ impl Volume for FileSystem {
         self.collector.add(dead, seq);
     }
 
-    fn remove_orphan(&self, ino: u64) {
+    fn remove_orphan(&self, ino: Ino) {
         self.collector.add_orphan(ino);
     }
 

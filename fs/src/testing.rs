@@ -3,7 +3,7 @@
 use crate::volume::label::{Label, Member};
 use crate::{FileKind, FileSystem, New, OpenOptions, ROOT, Server, Sessions};
 use meta::kv::MemoryIndex;
-use plan::TargetId;
+use plan::{Ino, TargetId};
 use session::port::{Entry, Remote, Session, VERSION, session_of_work};
 use session::transport::Call;
 use session::transport::{Answer, Recall};
@@ -95,7 +95,7 @@ impl Call for Way {
 }
 
 /// Creates a file in the root directory.
-pub(crate) fn make(fs: &FileSystem, name: &str) -> u64 {
+pub(crate) fn make(fs: &FileSystem, name: &str) -> Ino {
     let new = New { kind: FileKind::File, mode: 0o644, uid: 1, gid: 2, device: 0, link: Vec::new() };
     fs.make(ROOT, name.as_bytes(), &new).unwrap().ino
 }

@@ -6,6 +6,7 @@ mod lab;
 use fs::{FileKind, FileSystem, ROOT, RenameMode, SetAttributes};
 use lab::cluster::{Cluster, lock};
 use lab::{content, make, new, pattern};
+use plan::Ino;
 use session::port::{ATTRIBUTES, EXTENTS, LOOKUP};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,7 +29,7 @@ fn names(count: usize) -> Vec<String> {
 fn a_client_that_is_alone_asks_once_and_sees_its_own_changes() {
     let cluster = Cluster::new("rs:4+2", 6);
     let names = names(500);
-    let inos: Vec<u64> = {
+    let inos: Vec<Ino> = {
         let first = cluster.client("first");
         let inos = names.iter().map(|name| make(&first, name)).collect();
         first.close_volume().unwrap();

@@ -4,6 +4,7 @@ mod lab;
 
 use fs::{Create, Error, FileKind, FileSystem, OpenOptions, ROOT, Sessions};
 use lab::{assert_sound, content, make, new, pattern};
+use plan::Ino;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -215,8 +216,8 @@ fn names_and_contents_come_back_from_chunks_alone() {
 fn space_on_disks_is_given_back() {
     let place = Place::new("room");
     let fs = place.create("rs:4+2", 6);
-    let files: Vec<u64> = (0..10).map(|n| make(&fs, &format!("f{n}"))).collect();
-    files.iter().for_each(|&ino| fs.write(ino, 0, &pattern(ino, 6_000_000)).unwrap());
+    let files: Vec<Ino> = (0..10).map(|n| make(&fs, &format!("f{n}"))).collect();
+    files.iter().for_each(|&ino| fs.write(ino, 0, &pattern(ino.0, 6_000_000)).unwrap());
     fs.sync_all().unwrap();
     let chunks = || (0..6).map(|number| allocated(&place.target(number).join("chunks"))).sum::<u64>();
     let full = chunks();

@@ -5,6 +5,7 @@ mod lab;
 use fs::{Allocate, FileSystem, ROOT, SetAttributes};
 use lab::cluster::Cluster;
 use lab::{content, make, pattern};
+use plan::Ino;
 use session::port::CHANGE_CONTENT;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -12,14 +13,14 @@ use std::time::{Duration, Instant};
 /// See the table of operations.
 const NEW_SETS: u16 = 67;
 
-fn truncate(client: &FileSystem, ino: u64, size: u64) -> fs::Result<()> {
+fn truncate(client: &FileSystem, ino: Ino, size: u64) -> fs::Result<()> {
     client.set_attributes(ino, SetAttributes { size: Some(size), ..SetAttributes::default() }).map(drop)
 }
 
 /// The write of the data succeeded, so a change that fails must not lose it.
 #[test]
 fn what_was_written_stays_when_a_change_of_the_file_fails() {
-    type AttributeChange = fn(&FileSystem, u64, u64) -> fs::Result<()>;
+    type AttributeChange = fn(&FileSystem, Ino, Ino) -> fs::Result<()>;
     let changes: [(&str, AttributeChange); 6] = [
         ("truncate", |client, ino, _| truncate(client, ino, 1000)),
         ("truncate to nothing", |client, ino, _| truncate(client, ino, 0)),
@@ -105,7 +106,7 @@ fn a_file_that_is_made_anew_shows_no_zeroes_to_readers() {
 /// one, not even on the same file.
 #[test]
 fn who_waits_for_the_server_holds_nobody_up() {
-    type AttributeChange = fn(&FileSystem, u64) -> fs::Result<()>;
+    type AttributeChange = fn(&FileSystem, Ino) -> fs::Result<()>;
     // The operation that gets no answer, and the call that sends it.
     let changes: [(u16, AttributeChange); 5] = [
         (13, |client, _| client.unlink(ROOT, b"file")),
@@ -127,7 +128,7 @@ fn who_waits_for_the_server_holds_nobody_up() {
         let [file, other, new] = ["file", "other", "new"].map(|name| make(&client, name));
         for ino in [file, other, new] {
             client.open(ino, true).unwrap();
-            client.write(ino, 0, &pattern(ino, 200_000)).unwrap();
+            client.write(ino, 0, &pattern(ino.0, 200_000)).unwrap();
             client.sync(ino).unwrap();
         }
         wire.held.store(operation, Ordering::SeqCst);
@@ -141,7 +142,7 @@ fn who_waits_for_the_server_holds_nobody_up() {
                 while wire.waiting.load(Ordering::SeqCst) == 0 {
                     std::thread::sleep(Duration::from_millis(1));
                 }
-                assert!(content(&client, other).unwrap() == pattern(other, 200_000));
+                assert!(content(&client, other).unwrap() == pattern(other.0, 200_000));
                 client.attributes(file).unwrap();
                 client.read(file, 0, &mut [0; 100]).unwrap();
                 // Little enough for the metadata itself.

@@ -6,6 +6,7 @@ mod lab;
 use fs::{Allocate, FileSystem, ROOT, Seek, SetAttributes};
 use lab::cluster::Cluster;
 use lab::{Lab, assert_sound, content, make};
+use plan::Ino;
 use std::ops::Range;
 
 /// The number of extents, and the distance between them.
@@ -14,7 +15,7 @@ const EXTENT_DISTANCE: usize = 10;
 const EXTENT_BYTES: usize = 3;
 
 /// A file of many extents, and its content.
-fn file(fs: &FileSystem) -> (u64, Vec<u8>) {
+fn file(fs: &FileSystem) -> (Ino, Vec<u8>) {
     let ino = make(fs, "many");
     let mut bytes = vec![0; EXTENT_COUNT * EXTENT_DISTANCE];
     for number in 0..EXTENT_COUNT {

@@ -5,6 +5,7 @@ mod lab;
 use fs::{Allocate, FileKind, FileLock, FileSystem, ROOT, RenameMode, SetAttributes};
 use lab::cluster::{Cluster, Wire};
 use lab::{content, make, new, pattern};
+use plan::Ino;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -20,7 +21,7 @@ fn whole(owner: u64) -> FileLock {
 }
 
 /// Two clients that have a file open, and the connection of the first.
-fn two(cluster: &Arc<Cluster>) -> (Arc<FileSystem>, Arc<Wire>, Arc<FileSystem>, u64) {
+fn two(cluster: &Arc<Cluster>) -> (Arc<FileSystem>, Arc<Wire>, Arc<FileSystem>, Ino) {
     let (a, wire) = cluster.wired_client("a");
     let b = cluster.client("b");
     let ino = make(&a, "file");
@@ -252,7 +253,7 @@ fn a_bulk_load_ends_with_its_session() {
     let begin = |load: &mut fs::BulkLoad<'_>, number: u64, name: &str, data: &[u8]| {
         let (size, now) = (data.len() as u64, fs::Time::default());
         let about = fs::manifest::File { path: name.into(), size, mode: 0o600, uid: 1, gid: 2, modified: now };
-        load.begin(first + number, about);
+        load.begin(first.plus(number), about);
         if !data.is_empty() {
             let put = |into: &mut [u8]| {
                 into.copy_from_slice(data);
@@ -261,7 +262,7 @@ fn a_bulk_load_ends_with_its_session() {
             load.add(0, data.len(), put).unwrap();
         }
         load.finish(fs::BulkFile {
-            ino: first + number,
+            ino: first.plus(number),
             parent: ROOT,
             name: name.into(),
             new: new(FileKind::File),
@@ -342,7 +343,7 @@ fn a_file_that_lost_content_does_not_replace_another_one_unnoticed() {
 /// Changes of names and attributes that waited for the server while the session ended.
 #[test]
 fn no_change_of_names_that_began_in_the_old_session_is_made_in_the_new_one() {
-    type Work = fn(&FileSystem, u64) -> fs::Result<()>;
+    type Work = fn(&FileSystem, Ino) -> fs::Result<()>;
     const MODE: SetAttributes = SetAttributes {
         mode: Some(0o4711),
         uid: None,

@@ -4,6 +4,7 @@ mod lab;
 
 use fs::{Allocate, FileKind, FileSystem, ROOT, RenameMode, SetAttributes};
 use lab::*;
+use plan::Ino;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -54,7 +55,7 @@ fn uncommitted_pieces_keep_their_stripe() {
     let mut lab = Lab::new("rs:2+1", 3);
     let fs = lab.open();
     // Enough for half of the memory, so that it is put into stripes without a transaction.
-    let files: Vec<u64> = (0..280).map(|n| make(&fs, &format!("f{n}"))).collect();
+    let files: Vec<Ino> = (0..280).map(|n| make(&fs, &format!("f{n}"))).collect();
     let data = |n: usize| pattern(n as u64, 250_000);
     files.iter().enumerate().for_each(|(n, &ino)| fs.write(ino, 0, &data(n)).unwrap());
     std::thread::sleep(Duration::from_millis(1100));
@@ -105,7 +106,7 @@ fn a_commit_that_races_with_renames_loses_nothing() {
 }
 
 /// Writes until it fails; returns the bytes written and the errno.
-fn write_until_error(fs: &FileSystem, ino: u64, most: u64) -> (u64, i32) {
+fn write_until_error(fs: &FileSystem, ino: Ino, most: u64) -> (u64, i32) {
     let part = pattern(9, 1 << 20);
     for n in 0..most {
         if let Err(error) = fs.write(ino, n << 20, &part) {
@@ -242,7 +243,7 @@ fn fifty_threads() {
             })
         })
         .collect();
-    let files: Vec<u64> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    let files: Vec<Ino> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
     let check = |fs: &FileSystem| {
         let all = content(fs, shared).unwrap();
         for (n, &ino) in (0u64..).zip(&files) {
@@ -416,8 +417,8 @@ fn a_busy_file_system_can_be_dropped() {
 fn sparse_chunk_sets_are_written_anew() {
     let mut lab = Lab::new("rs:2+1", 3);
     let fs = lab.open();
-    let files: Vec<u64> = (0..20).map(|n| make(&fs, &format!("f{n}"))).collect();
-    files.iter().for_each(|&ino| fs.write(ino, 0, &pattern(ino, 1_000_000)).unwrap());
+    let files: Vec<Ino> = (0..20).map(|n| make(&fs, &format!("f{n}"))).collect();
+    files.iter().for_each(|&ino| fs.write(ino, 0, &pattern(ino.0, 1_000_000)).unwrap());
     fs.close_volume().unwrap();
     drop(fs);
     let before = lab.chunks();
@@ -425,11 +426,11 @@ fn sparse_chunk_sets_are_written_anew() {
     let fs = lab.open();
     (1..20).for_each(|n| fs.unlink(ROOT, format!("f{n}").as_bytes()).unwrap());
     within_reach(|| !lab.chunks().iter().any(|chunk| before.contains(chunk)));
-    assert!(content(&fs, files[0]).unwrap() == pattern(files[0], 1_000_000));
+    assert!(content(&fs, files[0]).unwrap() == pattern(files[0].0, 1_000_000));
     assert_sound(&fs);
     fs.close_volume().unwrap();
     drop(fs);
-    assert!(content(&lab.open(), files[0]).unwrap() == pattern(files[0], 1_000_000));
+    assert!(content(&lab.open(), files[0]).unwrap() == pattern(files[0].0, 1_000_000));
 }
 
 /// Stripes without references need no chunks.

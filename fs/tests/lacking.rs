@@ -4,6 +4,7 @@ mod lab;
 
 use fs::FileSystem;
 use lab::{Lab, assert_sound, content, full, make, pattern};
+use plan::Ino;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use volume::Control;
@@ -37,7 +38,7 @@ fn until(what: &str, is: impl Fn() -> bool) {
     }
 }
 
-fn write(fs: &FileSystem, name: &str, bytes: &[u8]) -> u64 {
+fn write(fs: &FileSystem, name: &str, bytes: &[u8]) -> Ino {
     let ino = make(fs, name);
     fs.write(ino, 0, bytes).unwrap();
     ino

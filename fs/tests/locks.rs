@@ -5,6 +5,7 @@ mod lab;
 use fs::{FileLock, FileSystem, Sessions};
 use lab::cluster::Cluster;
 use lab::{Lab, make};
+use plan::Ino;
 use session::Question;
 use session::port::{Remote, Session};
 use session::transport::Call;
@@ -21,7 +22,7 @@ fn range(owner: u64, first: u64, last: u64) -> FileLock {
 }
 
 /// The number in a file.
-fn number(client: &FileSystem, ino: u64) -> u64 {
+fn number(client: &FileSystem, ino: Ino) -> u64 {
     let mut bytes = [0; 8];
     client.read(ino, 0, &mut bytes).unwrap();
     u64::from_le_bytes(bytes)

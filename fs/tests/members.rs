@@ -8,7 +8,7 @@ use fs::{ROOT, Sessions};
 use lab::cluster::{Cluster, lock};
 use lab::{content, make, pattern};
 use meta::{AttributeChange, BulkFile, ContentEdit, FileKind, New, Rename, RenameMode, Resize, SetTime, Time};
-use plan::{Extent, ExtentPlace, SetId, Span, TargetId};
+use plan::{Extent, ExtentPlace, Ino, SetId, Span, TargetId};
 use session::caller::{Caller, Secret};
 use session::port::{Entry, FileLock, Held, Opening, Port, Remote, Session, VERSION, Welcome};
 use session::transport::Call;
@@ -78,20 +78,20 @@ fn a_session_has_so_many_locks_and_no_more() {
     let (mine, _) = join(&cluster);
     let at = |first, last| FileLock { owner: 1, first, last, exclusive: true, process: 1 };
     let mut count = 0u64;
-    while mine.lock(1, at(count * 4, count * 4 + 2), false).unwrap_or(false) {
+    while mine.lock(Ino(1), at(count * 4, count * 4 + 2), false).unwrap_or(false) {
         count += 1;
         assert!(count <= 1 << 16);
     }
     assert!(count >= 1000, "{count}");
-    assert_eq!(mine.lock(2, at(0, 9), false), Err(meta::Error::TooManyLocks));
+    assert_eq!(mine.lock(Ino(2), at(0, 9), false), Err(meta::Error::TooManyLocks));
     // This would leave one more lock, by splitting the first.
-    assert_eq!(mine.unlock(1, 1, 1, 1), Err(meta::Error::TooManyLocks));
-    mine.unlock(1, 1, 0, 2).unwrap();
-    assert!(mine.lock(2, at(0, 9), false).unwrap());
-    mine.unlock(1, 1, 0, u64::MAX).unwrap();
-    assert!(mine.lock(1, at(0, 9), false).unwrap());
+    assert_eq!(mine.unlock(Ino(1), 1, 1, 1), Err(meta::Error::TooManyLocks));
+    mine.unlock(Ino(1), 1, 0, 2).unwrap();
+    assert!(mine.lock(Ino(2), at(0, 9), false).unwrap());
+    mine.unlock(Ino(1), 1, 0, u64::MAX).unwrap();
+    assert!(mine.lock(Ino(1), at(0, 9), false).unwrap());
     // Other sessions have their own limit.
-    assert!(join(&cluster).0.lock(3, at(0, 9), false).unwrap());
+    assert!(join(&cluster).0.lock(Ino(3), at(0, 9), false).unwrap());
 }
 
 /// A lock that replaces others, or parts of them, counts as what it leaves.
@@ -103,16 +103,16 @@ fn at_the_limit_a_session_may_change_the_locks_that_it_has() {
     let at = |first, last, exclusive| FileLock { owner: 1, first, last, exclusive, process: 1 };
     // One less than the limit; on many files, so that each has a short list.
     for number in 1..MAX_MEMBER_FILES {
-        assert!(mine.lock(number / 64, at(number * 4, number * 4 + 2, true), false).unwrap());
+        assert!(mine.lock(Ino(number / 64), at(number * 4, number * 4 + 2, true), false).unwrap());
     }
     // In the middle of another lock it would leave three, which are two more.
-    assert_eq!(mine.lock(1, at(257, 257, false), false), Err(meta::Error::TooManyLocks));
-    assert!(mine.lock(1, at(256, 256, false), false).unwrap());
-    assert_eq!(mine.lock(1, at(0, 0, true), false), Err(meta::Error::TooManyLocks));
+    assert_eq!(mine.lock(Ino(1), at(257, 257, false), false), Err(meta::Error::TooManyLocks));
+    assert!(mine.lock(Ino(1), at(256, 256, false), false).unwrap());
+    assert_eq!(mine.lock(Ino(1), at(0, 0, true), false), Err(meta::Error::TooManyLocks));
     // A lock that the session has already, as in a reclaim; and one that replaces several.
-    assert!(mine.lock(1, at(256, 256, true), false).unwrap());
-    assert!(mine.lock(1, at(256, 262, true), false).unwrap());
-    assert!(mine.lock(1, at(0, 0, true), false).unwrap());
+    assert!(mine.lock(Ino(1), at(256, 256, true), false).unwrap());
+    assert!(mine.lock(Ino(1), at(256, 262, true), false).unwrap());
+    assert!(mine.lock(Ino(1), at(0, 0, true), false).unwrap());
 }
 
 /// While a file is truncated, no append gets a place that another one got behind the new end.
@@ -239,8 +239,8 @@ impl Hostile {
     }
 
     /// The number of a file, mostly of an existing one.
-    fn ino(&mut self) -> u64 {
-        if self.0.u32(..3) > 0 { *self.0.choice(&[1, 16, 17, 18, 19, 20]).unwrap() } else { self.number() }
+    fn ino(&mut self) -> Ino {
+        if self.0.u32(..3) > 0 { Ino(*self.0.choice(&[1, 16, 17, 18, 19, 20]).unwrap()) } else { Ino(self.number()) }
     }
 
     /// The number of a chunk set, mostly of an existing one.

@@ -6,6 +6,7 @@ mod lab;
 use fs::{FileSystem, ROOT, RenameMode};
 use lab::cluster::{Cluster, Wire, lock};
 use lab::{Lab, content, make, pattern, within};
+use plan::Ino;
 use session::port::HEARTBEAT;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +16,7 @@ use std::time::Duration;
 const REPORT_REMOVED: u16 = 81;
 
 /// A file with some committed bytes.
-fn write(fs: &FileSystem, name: &str, bytes: &[u8]) -> u64 {
+fn write(fs: &FileSystem, name: &str, bytes: &[u8]) -> Ino {
     let ino = make(fs, name);
     fs.write(ino, 0, bytes).unwrap();
     fs.sync(ino).unwrap();
@@ -23,7 +24,7 @@ fn write(fs: &FileSystem, name: &str, bytes: &[u8]) -> u64 {
 }
 
 /// Looks up a file as a mount does for its kernel.
-fn look_up(fs: &FileSystem, name: &str) -> u64 {
+fn look_up(fs: &FileSystem, name: &str) -> Ino {
     let _until_it_is_known = fs.looking_up();
     let ino = fs.lookup(ROOT, name.as_bytes()).unwrap().ino;
     fs.looked_up(ino);
@@ -31,7 +32,7 @@ fn look_up(fs: &FileSystem, name: &str) -> u64 {
 }
 
 /// Opens a file by its number and reads it.
-fn read(fs: &FileSystem, ino: u64) -> Vec<u8> {
+fn read(fs: &FileSystem, ino: Ino) -> Vec<u8> {
     fs.open(ino, false).unwrap();
     let bytes = content(fs, ino).unwrap();
     fs.close(ino);

@@ -6,6 +6,7 @@ mod lab;
 use fs::{FileLock, FileSystem, SetAttributes};
 use lab::cluster::{Cluster, Wire};
 use lab::{content, make, pattern};
+use plan::Ino;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -19,7 +20,7 @@ fn whole(owner: u64, exclusive: bool) -> FileLock {
 
 /// A client writes to a file with a lock, and cannot commit that when it unlocks. Returns it, its
 /// connection, another client, and the file.
-fn failed_unlock(cluster: &Arc<Cluster>) -> (Arc<FileSystem>, Arc<Wire>, Arc<FileSystem>, u64) {
+fn failed_unlock(cluster: &Arc<Cluster>) -> (Arc<FileSystem>, Arc<Wire>, Arc<FileSystem>, Ino) {
     let (a, wire) = cluster.wired_client("a");
     let b = cluster.client("b");
     let ino = make(&a, "file");
@@ -34,7 +35,7 @@ fn failed_unlock(cluster: &Arc<Cluster>) -> (Arc<FileSystem>, Arc<Wire>, Arc<Fil
 }
 
 /// The other client takes the lock, finds what was there before, and writes.
-fn go_on(b: &FileSystem, ino: u64) {
+fn go_on(b: &FileSystem, ino: Ino) {
     assert!(b.lock(ino, &whole(1, true), None).unwrap());
     assert!(content(b, ino).unwrap() == pattern(1, 5000));
     b.write(ino, 0, &pattern(3, 6000)).unwrap();
@@ -42,7 +43,7 @@ fn go_on(b: &FileSystem, ino: u64) {
     b.unlock(ino, 1, 0, u64::MAX).unwrap();
 }
 
-fn end(cluster: &Cluster, clients: [&Arc<FileSystem>; 2], ino: u64) {
+fn end(cluster: &Cluster, clients: [&Arc<FileSystem>; 2], ino: Ino) {
     for client in clients {
         client.close(ino);
         // It may report that it has lost something.

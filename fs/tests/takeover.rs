@@ -5,6 +5,7 @@ mod lab;
 use fs::{FileLock, FileSystem, ROOT, RenameMode, Sessions, SetAttributes};
 use lab::cluster::{Cluster, Raw, lock};
 use lab::{Lab, content, make, pattern};
+use plan::Ino;
 use session::port::{Entry, Held, Remote, Session, VERSION};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -26,7 +27,7 @@ fn take_over(cluster: &Cluster) {
     cluster.start();
 }
 
-fn set_mode(client: &FileSystem, ino: u64, mode: u32) {
+fn set_mode(client: &FileSystem, ino: Ino, mode: u32) {
     client.set_attributes(ino, SetAttributes { mode: Some(mode), ..SetAttributes::default() }).unwrap();
 }
 
@@ -226,7 +227,7 @@ fn a_client_whose_reclaim_is_refused_goes_on_in_another_session() {
 fn a_session_is_reclaimed_in_one_message() {
     let cluster = Cluster::new("rs:2+1", 4);
     let ((client, wire), other) = (cluster.wired_client("a"), cluster.client("b"));
-    let files: Vec<u64> = (0..50).map(|number| make(&client, &format!("file{number}"))).collect();
+    let files: Vec<Ino> = (0..50).map(|number| make(&client, &format!("file{number}"))).collect();
     for &ino in &files {
         client.open(ino, true).unwrap();
         client.append(ino, b"reserved").unwrap();
@@ -272,8 +273,8 @@ fn many_clients_with_many_files_come_back_while_one_is_slow() {
             scope.spawn(move || {
                 assert!(at.enter(VERSION, &entry).unwrap().welcome.fresh);
                 let held = Held {
-                    open: (0..FILES).map(|file| (session * FILES + file, 1, 1)).collect(),
-                    dirty: (0..FILES).map(|file| (session * FILES + file, 1)).collect(),
+                    open: (0..FILES).map(|file| (Ino(session * FILES + file), 1, 1)).collect(),
+                    dirty: (0..FILES).map(|file| (Ino(session * FILES + file), 1)).collect(),
                     ..Held::default()
                 };
                 assert_eq!(at.reclaim(0, true, &held).unwrap(), []);
@@ -282,7 +283,7 @@ fn many_clients_with_many_files_come_back_while_one_is_slow() {
         }
     });
     eprintln!("{CLIENTS} clients with {FILES} open files each are back after {:?}", begun.elapsed());
-    assert!(others.iter().all(|session| server.has_open(session * FILES + FILES - 1)));
+    assert!(others.iter().all(|session| server.has_open(Ino(session * FILES + FILES - 1))));
     // The slow one tells its part at last.
     assert!(at(slow).heartbeat().is_err());
     assert_eq!(at(slow).reclaim(0, true, &Held::default()).unwrap(), []);
@@ -300,11 +301,11 @@ fn the_version_before_is_spoken_and_later_ones_are_refused() {
     let at = Remote(cluster.raw(Some(old.session)));
     let welcome = at.begin(Some(old.session), "old".into(), Vec::new()).unwrap();
     assert!(welcome.fresh && !welcome.lapsed && welcome.start != old.start);
-    at.reclaim_open(9, 1).unwrap();
-    at.reclaim_append(9, 100).unwrap();
+    at.reclaim_open(Ino(9), 1).unwrap();
+    at.reclaim_append(Ino(9), 100).unwrap();
     at.reclaim_complete().unwrap();
     at.heartbeat().unwrap();
-    assert!(cluster.has_open(9));
+    assert!(cluster.has_open(Ino(9)));
     let refused = Remote(cluster.raw(None)).enter(VERSION + 1, &Entry::default()).unwrap_err().to_string();
     assert!(refused.contains("update the older one"), "{refused}");
 }

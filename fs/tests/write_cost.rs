@@ -5,6 +5,7 @@ mod lab;
 use fs::FileSystem;
 use lab::cluster::{Cluster, lock};
 use lab::{Lab, make, pattern};
+use plan::Ino;
 use std::time::{Duration, Instant};
 use volume::steps::{Taken, WriteStep};
 use volume::target::Faults;
@@ -33,7 +34,7 @@ impl Cost {
     }
 }
 
-fn write(fs: &FileSystem, ino: u64, length: usize) -> Cost {
+fn write(fs: &FileSystem, ino: Ino, length: usize) -> Cost {
     let before = fs.write_cost();
     let begun = Instant::now();
     fs.write(ino, 0, &pattern(length as u64, length)).unwrap();
@@ -50,7 +51,7 @@ fn write(fs: &FileSystem, ino: u64, length: usize) -> Cost {
 /// What a write cost during which this happened: CT, PC, DD and SP so many times. The journal may
 /// have written before the sync asks for it, and the background may move what is in the metadata.
 #[track_caller]
-fn write_with(fs: &FileSystem, ino: u64, length: usize, counts: [u64; 4]) -> Cost {
+fn write_with(fs: &FileSystem, ino: Ino, length: usize, counts: [u64; 4]) -> Cost {
     let mut seen = Vec::new();
     for _ in 0..20 {
         let cost = write(fs, ino, length);
@@ -65,7 +66,7 @@ fn write_with(fs: &FileSystem, ino: u64, length: usize, counts: [u64; 4]) -> Cos
 }
 
 /// A short synced write: the journal's mirrors do most of it.
-fn of_the_metadata(fs: &FileSystem, ino: u64) {
+fn of_the_metadata(fs: &FileSystem, ino: Ino) {
     let cost = write_with(fs, ino, 4096, [1, 0, 1, 1]);
     assert!(cost.of(WriteStep::Slave).time >= TARGET_DELAY, "{:?}", cost.steps);
     assert!(cost.of(WriteStep::Distribution).time > Duration::ZERO && cost.of(WriteStep::Client).time > Duration::ZERO);
@@ -77,7 +78,7 @@ fn of_the_metadata(fs: &FileSystem, ino: u64) {
 }
 
 /// A longer one: a stripe, the sync of its chunks, and the journal.
-fn of_a_stripe(fs: &FileSystem, ino: u64) {
+fn of_a_stripe(fs: &FileSystem, ino: Ino) {
     let cost = write_with(fs, ino, 256 << 10, [1, 1, 3, 3]);
     // At least the journal's: a mirror writes and syncs. The client's own disks may be fast.
     assert!(cost.of(WriteStep::Slave).time >= 2 * TARGET_DELAY, "{:?}", cost.steps);

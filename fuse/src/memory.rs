@@ -1,7 +1,7 @@
 //! A file system in memory for tests: names and attributes as in any volume, content in vectors.
 
 use crate::files::Files;
-use fs::{Allocate, Attributes, Listed, New, RenameMode, Result, Seek, SetAttributes, Time, Usage};
+use fs::{Allocate, Attributes, Ino, Listed, New, RenameMode, Result, Seek, SetAttributes, Time, Usage};
 use meta::kv::{Direct, MemoryIndex};
 use meta::{AttributeChange, ContentEdit, Meta, Resize};
 use std::collections::{HashMap, VecDeque};
@@ -45,14 +45,14 @@ pub(crate) type Before = Box<dyn FnOnce(&Memory) -> Result<()> + Send>;
 
 #[derive(Default)]
 struct State {
-    contents: HashMap<u64, Vec<u8>>,
-    opens: HashMap<u64, u32>,
+    contents: HashMap<Ino, Vec<u8>>,
+    opens: HashMap<Ino, u32>,
     /// How often the kernel got a file in an answer.
-    known: HashMap<u64, u64>,
+    known: HashMap<Ino, u64>,
 }
 
 impl State {
-    fn is_needed(&self, ino: u64) -> bool {
+    fn is_needed(&self, ino: Ino) -> bool {
         self.opens.contains_key(&ino) || self.known.contains_key(&ino)
     }
 }
@@ -100,14 +100,14 @@ impl Memory {
         self.state().known.len()
     }
 
-    fn let_go(&self, state: &mut State, ino: u64) {
+    fn let_go(&self, state: &mut State, ino: Ino) {
         if !state.is_needed(ino) && self.meta.orphans().unwrap().contains(&ino) {
             self.meta.drop_orphan(ino).unwrap();
             state.contents.remove(&ino);
         }
     }
 
-    fn resize(&self, ino: u64, resize: Resize) -> Result<()> {
+    fn resize(&self, ino: Ino, resize: Resize) -> Result<()> {
         let edit = ContentEdit { ranges: Vec::new(), resize, modified: Some(now()) };
         self.meta.change_content(ino, &edit)?;
         Ok(())
@@ -125,58 +125,58 @@ impl Memory {
 }
 
 impl Files for Memory {
-    fn append(&self, ino: u64, data: &[u8]) -> Result<()> {
+    fn append(&self, ino: Ino, data: &[u8]) -> Result<()> {
         self.write(ino, self.attributes(ino)?.size, data)
     }
-    fn lock(&self, _: u64, _: &fs::FileLock, _: Option<&dyn Fn() -> bool>) -> Result<bool> {
+    fn lock(&self, _: Ino, _: &fs::FileLock, _: Option<&dyn Fn() -> bool>) -> Result<bool> {
         Err(fs::Error::Unsupported("it is not shared"))
     }
-    fn check_loss_at_close(&self, _: u64) -> Result<()> {
+    fn check_loss_at_close(&self, _: Ino) -> Result<()> {
         Ok(())
     }
-    fn commit_at_close(&self, _: u64) -> Result<()> {
+    fn commit_at_close(&self, _: Ino) -> Result<()> {
         Ok(())
     }
 
-    fn unlock(&self, _: u64, _: u64, _: u64, _: u64) -> Result<()> {
+    fn unlock(&self, _: Ino, _: u64, _: u64, _: u64) -> Result<()> {
         Ok(())
     }
-    fn conflicting_lock(&self, _: u64, _: &fs::FileLock) -> Result<Option<fs::FileLock>> {
+    fn conflicting_lock(&self, _: Ino, _: &fs::FileLock) -> Result<Option<fs::FileLock>> {
         Ok(None)
     }
     fn begin_end(&self) {}
     fn is_shared(&self) -> bool {
         self.shared.load(Ordering::Relaxed)
     }
-    fn knows(&self, ino: u64) -> bool {
+    fn knows(&self, ino: Ino) -> bool {
         self.state().known.contains_key(&ino)
     }
     fn alone(&self) -> Option<u64> {
         None
     }
-    fn losses(&self, _: u64) -> u64 {
+    fn losses(&self, _: Ino) -> u64 {
         0
     }
-    fn path_of(&self, ino: u64) -> Option<Vec<u8>> {
+    fn path_of(&self, ino: Ino) -> Option<Vec<u8>> {
         self.meta.describe(ino).ok()?.1
     }
-    fn note_refused_write(&self, _: u64) {}
+    fn note_refused_write(&self, _: Ino) {}
     fn fences(&self) -> u64 {
         self.fences.load(Ordering::Relaxed)
     }
     fn has_lost_locks(&self) -> bool {
         false
     }
-    fn take_lost_locks(&self) -> Vec<(u64, u64)> {
+    fn take_lost_locks(&self) -> Vec<(Ino, u64)> {
         Vec::new()
     }
     fn valid_for(&self) -> std::time::Duration {
         std::time::Duration::from_secs(if self.is_shared() { 0 } else { 1000 })
     }
-    fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attributes> {
+    fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Attributes> {
         Ok(self.shown(self.meta.lookup(parent, name)?))
     }
-    fn attributes(&self, ino: u64) -> Result<Attributes> {
+    fn attributes(&self, ino: Ino) -> Result<Attributes> {
         self.attribute_calls.fetch_add(1, Ordering::Relaxed);
         if ino != fs::ROOT {
             let before = self.before_attributes.lock().unwrap().take();
@@ -184,7 +184,7 @@ impl Files for Memory {
         }
         Ok(self.shown(self.meta.attributes(ino)?))
     }
-    fn set_attributes(&self, ino: u64, set: SetAttributes) -> Result<Attributes> {
+    fn set_attributes(&self, ino: Ino, set: SetAttributes) -> Result<Attributes> {
         if let Some(size) = set.size {
             let before = self.before_truncation.lock().unwrap().take();
             before.map_or(Ok(()), |before| before(self))?;
@@ -195,7 +195,7 @@ impl Files for Memory {
         let change = AttributeChange { mode, uid, gid, accessed, modified, changed, created };
         Ok(self.shown(self.meta.set_attributes(ino, change, now())?.0))
     }
-    fn take_privileges(&self, ino: u64) -> Result<bool> {
+    fn take_privileges(&self, ino: Ino) -> Result<bool> {
         if !self.meta.has_privileges(ino)? {
             return Ok(false);
         }
@@ -206,19 +206,19 @@ impl Files for Memory {
             Err(error) => Err(error.into()),
         }
     }
-    fn make(&self, parent: u64, name: &[u8], new: &New) -> Result<Attributes> {
+    fn make(&self, parent: Ino, name: &[u8], new: &New) -> Result<Attributes> {
         Ok(self.meta.make(parent, name, new, now())?.0)
     }
-    fn link(&self, ino: u64, parent: u64, name: &[u8]) -> Result<Attributes> {
+    fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attributes> {
         Ok(self.shown(self.meta.link(ino, parent, name, now())?.0))
     }
-    fn read_link(&self, ino: u64) -> Result<Vec<u8>> {
+    fn read_link(&self, ino: Ino) -> Result<Vec<u8>> {
         Ok(self.meta.read_link(ino)?)
     }
-    fn unlink(&self, parent: u64, name: &[u8]) -> Result<()> {
+    fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
         self.unlink_file(parent, name, self.meta.lookup(parent, name)?.ino)
     }
-    fn unlink_file(&self, parent: u64, name: &[u8], ino: u64) -> Result<()> {
+    fn unlink_file(&self, parent: Ino, name: &[u8], ino: Ino) -> Result<()> {
         let mut state = self.state();
         let is_open = state.is_needed(ino);
         if self.meta.unlink(parent, name, ino, is_open, now())?.last && !is_open {
@@ -226,13 +226,13 @@ impl Files for Memory {
         }
         Ok(())
     }
-    fn remove_directory(&self, parent: u64, name: &[u8]) -> Result<()> {
+    fn remove_directory(&self, parent: Ino, name: &[u8]) -> Result<()> {
         let ino = self.meta.lookup(parent, name)?.ino;
         let is_open = self.state().is_needed(ino);
         self.meta.remove_directory(parent, name, ino, is_open, now())?;
         Ok(())
     }
-    fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8]), mode: RenameMode) -> Result<()> {
+    fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), mode: RenameMode) -> Result<()> {
         let replaced = match self.meta.lookup(to.0, to.1) {
             Err(meta::Error::NotFound) => None,
             found => Some(found?.ino),
@@ -242,35 +242,35 @@ impl Files for Memory {
         self.meta.rename(&meta::Rename { from, to, mode, replaced, keep: is_open }, now())?;
         Ok(())
     }
-    fn list(&self, parent: u64, cookie: u64, limit: usize) -> Result<Vec<Listed>> {
+    fn list(&self, parent: Ino, cookie: u64, limit: usize) -> Result<Vec<Listed>> {
         let listed = self.meta.list(parent, cookie, limit)?.into_iter();
         Ok(listed.map(|entry| Listed { attributes: self.shown(entry.attributes), ..entry }).collect())
     }
-    fn parent(&self, ino: u64) -> Result<u64> {
+    fn parent(&self, ino: Ino) -> Result<Ino> {
         Ok(self.meta.parent(ino)?)
     }
-    fn attribute(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>> {
+    fn attribute(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
         Ok(self.meta.attribute(ino, name)?)
     }
-    fn attribute_names(&self, ino: u64) -> Result<Vec<Vec<u8>>> {
+    fn attribute_names(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
         Ok(self.meta.attribute_names(ino)?)
     }
-    fn set_attribute(&self, ino: u64, name: &[u8], value: &[u8], must_exist: Option<bool>) -> Result<()> {
+    fn set_attribute(&self, ino: Ino, name: &[u8], value: &[u8], must_exist: Option<bool>) -> Result<()> {
         self.meta.set_attribute(ino, name, value, must_exist, now())?;
         Ok(())
     }
-    fn remove_attribute(&self, ino: u64, name: &[u8]) -> Result<()> {
+    fn remove_attribute(&self, ino: Ino, name: &[u8]) -> Result<()> {
         self.meta.remove_attribute(ino, name, now())?;
         Ok(())
     }
-    fn open(&self, ino: u64, _: bool) -> Result<()> {
+    fn open(&self, ino: Ino, _: bool) -> Result<()> {
         let before = self.before_opening.lock().unwrap().pop_front();
         before.map_or(Ok(()), |before| before(self))?;
         self.meta.attributes(ino)?;
         *self.state().opens.entry(ino).or_default() += 1;
         Ok(())
     }
-    fn close(&self, ino: u64) {
+    fn close(&self, ino: Ino) {
         let mut state = self.state();
         let opens = state.opens.get_mut(&ino).expect("every close has its open");
         *opens -= 1;
@@ -282,10 +282,10 @@ impl Files for Memory {
     fn looking_up(&self) -> Option<fs::Lookup<'_>> {
         None
     }
-    fn looked_up(&self, ino: u64) {
+    fn looked_up(&self, ino: Ino) {
         *self.state().known.entry(ino).or_default() += 1;
     }
-    fn forget(&self, ino: u64, count: u64) {
+    fn forget(&self, ino: Ino, count: u64) {
         let mut state = self.state();
         let known = state.known.get_mut(&ino).expect("the kernel was told of it");
         *known = known.checked_sub(count).expect("so often");
@@ -294,7 +294,7 @@ impl Files for Memory {
             self.let_go(&mut state, ino);
         }
     }
-    fn read(&self, ino: u64, offset: u64, into: &mut [u8]) -> Result<usize> {
+    fn read(&self, ino: Ino, offset: u64, into: &mut [u8]) -> Result<usize> {
         assert!(!self.defective.load(Ordering::Relaxed), "a defect");
         let _wait = self.hanging.read().unwrap();
         if self.broken.load(Ordering::Relaxed) {
@@ -310,7 +310,7 @@ impl Files for Memory {
     fn in_this_session<T>(&self, work: impl FnOnce() -> T) -> T {
         work()
     }
-    fn write(&self, ino: u64, offset: u64, data: &[u8]) -> Result<()> {
+    fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
         if self.full.load(Ordering::Relaxed) {
             return Err(fs::Error::Meta(meta::Error::NoSpace));
         }
@@ -326,14 +326,14 @@ impl Files for Memory {
         }
         self.resize(ino, Resize::AtLeast(end as u64))
     }
-    fn sync(&self, _: u64) -> Result<()> {
+    fn sync(&self, _: Ino) -> Result<()> {
         self.syncs.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
     fn sync_all(&self) -> Result<()> {
-        self.sync(0)
+        self.sync(Ino(0))
     }
-    fn allocate(&self, ino: u64, how: Allocate, offset: u64, length: u64) -> Result<()> {
+    fn allocate(&self, ino: Ino, how: Allocate, offset: u64, length: u64) -> Result<()> {
         let end = offset + length;
         let grows = matches!(how, Allocate::Grow | Allocate::Zero);
         if how != Allocate::Grow && how != Allocate::KeepSize {
@@ -348,7 +348,7 @@ impl Files for Memory {
         }
         Ok(())
     }
-    fn seek(&self, ino: u64, offset: u64, what: Seek) -> Result<u64> {
+    fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
         let state = self.state();
         let content = state.contents.get(&ino).map_or(&[][..], Vec::as_slice);
         let none = || fs::Error::Meta(meta::Error::NotFound);
@@ -367,7 +367,7 @@ impl Files for Memory {
             None => Err(none()),
         }
     }
-    fn copy_range(&self, from: (u64, u64), to: (u64, u64), length: u64) -> Result<u64> {
+    fn copy_range(&self, from: (Ino, u64), to: (Ino, u64), length: u64) -> Result<u64> {
         let mut data = vec![0; length.min(16 << 20) as usize];
         let length = self.read(from.0, from.1, &mut data)?;
         self.write(to.0, to.1, &data[..length])?;

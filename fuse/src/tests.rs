@@ -6,6 +6,7 @@ use crate::files::Files;
 use crate::memory::{Before, Memory};
 use crate::mount::mount_files;
 use crate::{Error, Log, Mounted, Options};
+use ::fs::Ino;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
@@ -264,7 +265,7 @@ fn a_changed_program_runs_with_nobodys_rights() {
         assert_eq!(seen, ["1234", "1234", "777"], "{change}");
         // Capabilities too, also where they came without the kernel's knowledge: to bind to ports
         // below 1024, all users, as setcap writes it.
-        let ino = fs::metadata(&path).unwrap().ino();
+        let ino = Ino(fs::metadata(&path).unwrap().ino());
         let capability: Vec<u8> =
             [0x0200_0001_u32, 1 << 10, 0, 0, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
         Files::set_attribute(&*mount.files, ino, b"security.capability", &capability, None).unwrap();

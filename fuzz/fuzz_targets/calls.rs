@@ -9,7 +9,7 @@ use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use meta::{
     AttributeChange, BulkFile, ContentEdit, FileKind, MAX_SIZE, New, ROOT, Rename, RenameMode, Resize, SetTime, Time,
 };
-use plan::{Extent, ExtentPlace, SetId, Span, TargetId};
+use plan::{Extent, ExtentPlace, Ino, SetId, Span, TargetId};
 use server::Client;
 use session::port::{Entry, FileLock, Held, Port, Remote, Session, VERSION};
 use std::cell::RefCell;
@@ -41,6 +41,11 @@ fn number(u: &mut Unstructured<'_>) -> Result<u64> {
         1 => u.int_in_range(1..=64),
         _ => Ok(*u.choose(&NUMBERS)?),
     }
+}
+
+/// The same as the number of a file.
+fn ino(u: &mut Unstructured<'_>) -> Result<Ino> {
+    number(u).map(Ino)
 }
 
 /// The same as a number of a field that has no more bits.
@@ -104,8 +109,8 @@ fn new(u: &mut Unstructured<'_>) -> Result<New> {
 
 fn bulk_file(u: &mut Unstructured<'_>) -> Result<BulkFile> {
     Ok(BulkFile {
-        ino: number(u)?,
-        parent: number(u)?,
+        ino: ino(u)?,
+        parent: ino(u)?,
         name: name(u)?,
         new: new(u)?,
         size: number(u)?,
@@ -135,8 +140,8 @@ fn change(u: &mut Unstructured<'_>) -> Result<AttributeChange> {
 
 fn rename(u: &mut Unstructured<'_>) -> Result<Rename> {
     let mode = *u.choose(&[RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange])?;
-    let (from, to) = ((number(u)?, name(u)?), (number(u)?, name(u)?));
-    Ok(Rename { from, to, mode, replaced: maybe(u, number)?, keep: u.arbitrary()? })
+    let (from, to) = ((ino(u)?, name(u)?), (ino(u)?, name(u)?));
+    Ok(Rename { from, to, mode, replaced: maybe(u, ino)?, keep: u.arbitrary()? })
 }
 
 fn lock(u: &mut Unstructured<'_>) -> Result<FileLock> {
@@ -144,53 +149,53 @@ fn lock(u: &mut Unstructured<'_>) -> Result<FileLock> {
     Ok(FileLock { owner, first, last, exclusive: u.arbitrary()?, process: u.arbitrary()? })
 }
 
-fn pair(u: &mut Unstructured<'_>) -> Result<(u64, u64)> {
-    Ok((number(u)?, number(u)?))
+fn pair(u: &mut Unstructured<'_>) -> Result<(Ino, u64)> {
+    Ok((ino(u)?, number(u)?))
 }
 
 fn held(u: &mut Unstructured<'_>) -> Result<Held> {
     Ok(Held {
-        open: list(u, |u| Ok((number(u)?, small(u)?, small(u)?)))?,
+        open: list(u, |u| Ok((ino(u)?, small(u)?, small(u)?)))?,
         dirty: list(u, pair)?,
         owed: list(u, pair)?,
-        kept: list(u, number)?,
+        kept: list(u, ino)?,
         reserved: list(u, pair)?,
-        locks: list(u, |u| Ok((number(u)?, lock(u)?)))?,
+        locks: list(u, |u| Ok((ino(u)?, lock(u)?)))?,
     })
 }
 
 /// A call of an operation on names and content.
 fn use_port(u: &mut Unstructured<'_>, port: &impl Port) -> Result<()> {
     match u.int_in_range(0..=30)? {
-        0 => drop(port.attributes(number(u)?)),
-        1 => drop(port.lookup(number(u)?, &name(u)?)),
-        2 => drop(port.parent(number(u)?)),
-        3 => drop(port.describe(number(u)?)),
-        4 => drop(port.set_attributes(number(u)?, change(u)?, time(u)?)),
-        5 => drop(port.read_link(number(u)?)),
-        6 => drop(port.attribute(number(u)?, &name(u)?)),
-        7 => drop(port.attribute_names(number(u)?)),
-        8 => drop(port.set_attribute(number(u)?, &name(u)?, &name(u)?, u.arbitrary()?, time(u)?)),
-        9 => drop(port.remove_attribute(number(u)?, &name(u)?, time(u)?)),
+        0 => drop(port.attributes(ino(u)?)),
+        1 => drop(port.lookup(ino(u)?, &name(u)?)),
+        2 => drop(port.parent(ino(u)?)),
+        3 => drop(port.describe(ino(u)?)),
+        4 => drop(port.set_attributes(ino(u)?, change(u)?, time(u)?)),
+        5 => drop(port.read_link(ino(u)?)),
+        6 => drop(port.attribute(ino(u)?, &name(u)?)),
+        7 => drop(port.attribute_names(ino(u)?)),
+        8 => drop(port.set_attribute(ino(u)?, &name(u)?, &name(u)?, u.arbitrary()?, time(u)?)),
+        9 => drop(port.remove_attribute(ino(u)?, &name(u)?, time(u)?)),
         10..=12 => drop(port.make(ROOT, &name(u)?, &new(u)?, time(u)?)),
-        13 => drop(port.make(number(u)?, &name(u)?, &new(u)?, time(u)?)),
-        14 => drop(port.link(number(u)?, number(u)?, &name(u)?, time(u)?)),
-        15 => drop(port.unlink(number(u)?, &name(u)?, number(u)?, u.arbitrary()?, time(u)?)),
-        16 => drop(port.remove_directory(number(u)?, &name(u)?, number(u)?, u.arbitrary()?, time(u)?)),
+        13 => drop(port.make(ino(u)?, &name(u)?, &new(u)?, time(u)?)),
+        14 => drop(port.link(ino(u)?, ino(u)?, &name(u)?, time(u)?)),
+        15 => drop(port.unlink(ino(u)?, &name(u)?, ino(u)?, u.arbitrary()?, time(u)?)),
+        16 => drop(port.remove_directory(ino(u)?, &name(u)?, ino(u)?, u.arbitrary()?, time(u)?)),
         17 => drop(port.rename(&rename(u)?, time(u)?)),
-        18 => drop(port.list(number(u)?, number(u)?, small(u)?)),
-        19 => drop(port.extents(number(u)?, range(u)?)),
-        20 => drop(port.change_content(number(u)?, &edit(u)?)),
-        21 => drop(port.change_contents(&list(u, |u| Ok((number(u)?, edit(u)?)))?)),
-        22 => drop(port.change_contents_durably(&list(u, |u| Ok((number(u)?, edit(u)?)))?)),
-        23 => drop(port.share(&list(u, |u| Ok((set(u)?, small(u)?)))?, number(u)?)),
+        18 => drop(port.list(ino(u)?, number(u)?, small(u)?)),
+        19 => drop(port.extents(ino(u)?, range(u)?)),
+        20 => drop(port.change_content(ino(u)?, &edit(u)?)),
+        21 => drop(port.change_contents(&list(u, |u| Ok((ino(u)?, edit(u)?)))?)),
+        22 => drop(port.change_contents_durably(&list(u, |u| Ok((ino(u)?, edit(u)?)))?)),
+        23 => drop(port.share(&list(u, |u| Ok((set(u)?, small(u)?)))?, ino(u)?)),
         24 => drop(port.set(set(u)?)),
         25 => drop(port.seal_set(set(u)?, small(u)?)),
         26 => drop(port.queue_repair(set(u)?, &list(u, small)?)),
-        27 => drop((port.totals(), port.sync(number(u)?), port.has_privileges(number(u)?))),
+        27 => drop((port.totals(), port.sync(number(u)?), port.has_privileges(ino(u)?))),
         28 => drop(port.new_inos(small(u)?)),
         29 => drop(port.put_files(&list(u, bulk_file)?)),
-        _ => drop((port.lookups(&list(u, |u| Ok((number(u)?, name(u)?)))?), port.content(number(u)?, range(u)?))),
+        _ => drop((port.lookups(&list(u, |u| Ok((ino(u)?, name(u)?)))?), port.content(ino(u)?, range(u)?))),
     }
     Ok(())
 }
@@ -206,19 +211,19 @@ fn use_session(u: &mut Unstructured<'_>, session: &impl Session, own: Option<u64
             drop(session.new_sets(u.int_in_range(0..=2)?, &avoid, &list(u, set)?));
         }
         3 => drop(session.release_sets(&list(u, set)?)),
-        4..=6 => drop(session.open(number(u)?, number(u)?)),
-        7 => drop(session.close(number(u)?, number(u)?)),
+        4..=6 => drop(session.open(ino(u)?, number(u)?)),
+        7 => drop(session.close(ino(u)?, number(u)?)),
         8 => drop(session.clean(&list(u, pair)?)),
-        9 => drop(session.reserve_append(number(u)?, number(u)?)),
+        9 => drop(session.reserve_append(ino(u)?, number(u)?)),
         10 => drop(session.label()),
-        11 => drop(session.lock(number(u)?, lock(u)?, false)),
-        12 => drop(session.unlock(number(u)?, u.int_in_range(0..=3)?, number(u)?, number(u)?)),
-        13 => drop(session.conflicting_lock(number(u)?, lock(u)?)),
-        14 => drop(session.reclaim_append(number(u)?, number(u)?)),
+        11 => drop(session.lock(ino(u)?, lock(u)?, false)),
+        12 => drop(session.unlock(ino(u)?, u.int_in_range(0..=3)?, number(u)?, number(u)?)),
+        13 => drop(session.conflicting_lock(ino(u)?, lock(u)?)),
+        14 => drop(session.reclaim_append(ino(u)?, number(u)?)),
         15 => drop(session.reclaim_complete()),
-        16 => drop(session.recalled(number(u)?, number(u)?, number(u)?)),
-        17 => drop(session.reclaim_open(number(u)?, number(u)?)),
-        18 => drop(session.removed(number(u)?, &list(u, number)?, &list(u, number)?)),
+        16 => drop(session.recalled(ino(u)?, number(u)?, number(u)?)),
+        17 => drop(session.reclaim_open(ino(u)?, number(u)?)),
+        18 => drop(session.removed(number(u)?, &list(u, ino)?, &list(u, ino)?)),
         19 => {
             let version = if u.arbitrary()? { VERSION } else { u.arbitrary()? };
             let entry = Entry { session: own, name: "fuzz".into(), sets: list(u, set)?, ..Entry::default() };
@@ -226,8 +231,8 @@ fn use_session(u: &mut Unstructured<'_>, session: &impl Session, own: Option<u64
         }
         20 => drop(session.reclaim(small(u)?, u.arbitrary()?, &held(u)?)),
         _ => {
-            drop(session.unlock_owing(number(u)?, u.int_in_range(0..=3)?, number(u)?, number(u)?, number(u)?));
-            drop(session.dropped(&list(u, number)?));
+            drop(session.unlock_owing(ino(u)?, u.int_in_range(0..=3)?, number(u)?, number(u)?, number(u)?));
+            drop(session.dropped(&list(u, ino)?));
         }
     }
     Ok(())

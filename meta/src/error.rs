@@ -1,6 +1,7 @@
 //! The errors of names and attributes, distinguished by what the caller can do about them.
 
 use crate::kv::KvError;
+use plan::Ino;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
@@ -46,7 +47,7 @@ pub enum Error {
     TooFew(String),
     /// Another client uses these files without what this one has not committed of them: that must
     /// not get into the volume any more. Only a client gets this, and drops what it has of them.
-    Superseded(Vec<u64>),
+    Superseded(Vec<Ino>),
 }
 
 impl From<KvError> for Error {

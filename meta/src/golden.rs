@@ -3,7 +3,7 @@
 
 use crate::record::{Content, Dinode, DirectoryState, Entry, InodeLocation, decode, encode};
 use crate::{FileKind, SetRecord, StripeRecord, Time, Totals};
-use plan::{Extent, ExtentPlace, SetId, Span, TargetId};
+use plan::{Extent, ExtentPlace, Ino, SetId, Span, TargetId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
@@ -19,7 +19,7 @@ pub(crate) fn is_fixed<T: Serialize + DeserializeOwned + PartialEq + Debug>(valu
 
 const NO_TIMES: [Time; 4] = [Time { seconds: 0, nanoseconds: 0 }; 4];
 
-fn dinode(ino: u64, kind: FileKind, size: (u64, u64), times: [Time; 4], content: Content) -> Dinode {
+fn dinode(ino: Ino, kind: FileKind, size: (u64, u64), times: [Time; 4], content: Content) -> Dinode {
     let [accessed, modified, changed, created] = times;
     let (size, allocated) = size;
     let (mode, uid, gid, links, device) = match kind {
@@ -43,17 +43,17 @@ fn files_have_fixed_bytes() {
         Extent { offset: 4096, length: 4096, place: ExtentPlace::Zero },
     ];
     let times = [time(1, 2), time(-3, 4), time(1_700_000_000, 999_999_999), time(0, 0)];
-    let file = dinode(1000, FileKind::File, (8192, 4399), times, Content::Here(extents));
+    let file = dinode(Ino(1000), FileKind::File, (8192, 4399), times, Content::Here(extents));
     is_fixed(
         &Entry::Inside(file),
         "00e80700a403e8076401008040af220202050480c49fd50cff93ebdc030000000300ac0200f0a204108080048001ac0203010361\
          62638020802002",
     );
-    is_fixed(&Entry::Elsewhere(1000, FileKind::CharacterDevice), "01e80706");
-    is_fixed(&InodeLocation::Entry { parent: 1, name: b"name".to_vec() }, "0001046e616d65");
-    let link = dinode(17, FileKind::Symlink, (3, 0), NO_TIMES, Content::Link(b"../x".to_vec()));
+    is_fixed(&Entry::Elsewhere(Ino(1000), FileKind::CharacterDevice), "01e80706");
+    is_fixed(&InodeLocation::Entry { parent: Ino(1), name: b"name".to_vec() }, "0001046e616d65");
+    let link = dinode(Ino(17), FileKind::Symlink, (3, 0), NO_TIMES, Content::Link(b"../x".to_vec()));
     is_fixed(&InodeLocation::Here(link), "011102ff03000002000300000000000000000002042e2e2f78");
-    let large = dinode(18, FileKind::Socket, (1 << 40, u64::MAX >> 1), NO_TIMES, Content::Elsewhere);
+    let large = dinode(Ino(18), FileKind::Socket, (1 << 40, u64::MAX >> 1), NO_TIMES, Content::Elsewhere);
     is_fixed(&InodeLocation::Here(large), "01120480030000008110808080808020ffffffffffffffff7f000000000000000001");
     let state = DirectoryState { modified: time(1, 2), changed: time(3, 4), entries: 5, directories: -1 };
     is_fixed(&state, "020206040a01");

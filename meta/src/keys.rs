@@ -16,7 +16,7 @@
 //! | `K` session, request | a request that was carried out and whose answer may not have arrived |
 //! | `S` name | a setting |
 
-use plan::SetId;
+use plan::{Ino, SetId};
 use std::ops::Range;
 
 pub(crate) const INODE_LOCATION: u8 = b'I';
@@ -59,8 +59,8 @@ pub(crate) fn number(key: &[u8], at: usize) -> u64 {
     key.get(at..at + 8).map_or(0, |bytes| u64::from_be_bytes(bytes.try_into().unwrap_or_default()))
 }
 
-pub(crate) fn inode_location(ino: u64) -> Vec<u8> {
-    key(INODE_LOCATION, &[ino], &[])
+pub(crate) fn inode_location(ino: Ino) -> Vec<u8> {
+    key(INODE_LOCATION, &[ino.0], &[])
 }
 
 /// The hash that orders the names of a directory. It is cryptographic, so that no user can create
@@ -71,17 +71,17 @@ pub(crate) fn hash(name: &[u8]) -> u64 {
     (u64::from_le_bytes([a, b, c, d, e, f, g, h]) >> 10) << 8
 }
 
-pub(crate) fn entry(parent: u64, name: &[u8]) -> Vec<u8> {
-    key(ENTRY, &[parent, hash(name)], name)
+pub(crate) fn entry(parent: Ino, name: &[u8]) -> Vec<u8> {
+    key(ENTRY, &[parent.0, hash(name)], name)
 }
 
-pub(crate) fn entries(parent: u64) -> Range<Vec<u8>> {
-    under(key(ENTRY, &[parent], &[]))
+pub(crate) fn entries(parent: Ino) -> Range<Vec<u8>> {
+    under(key(ENTRY, &[parent.0], &[]))
 }
 
 /// The range from the first entry whose hash is at least `hash` to the end of the directory.
-pub(crate) fn entries_from(parent: u64, hash: u64) -> Range<Vec<u8>> {
-    key(ENTRY, &[parent, hash], &[])..entries(parent).end
+pub(crate) fn entries_from(parent: Ino, hash: u64) -> Range<Vec<u8>> {
+    key(ENTRY, &[parent.0, hash], &[])..entries(parent).end
 }
 
 /// The hash and the name in the key of an entry.
@@ -89,24 +89,24 @@ pub(crate) fn entry_name(key: &[u8]) -> (u64, &[u8]) {
     (number(key, 9), key.get(17..).unwrap_or_default())
 }
 
-pub(crate) fn directory(ino: u64) -> Vec<u8> {
-    key(DIRECTORY, &[ino], &[])
+pub(crate) fn directory(ino: Ino) -> Vec<u8> {
+    key(DIRECTORY, &[ino.0], &[])
 }
 
-pub(crate) fn extent(ino: u64, offset: u64) -> Vec<u8> {
-    key(EXTENT, &[ino, offset], &[])
+pub(crate) fn extent(ino: Ino, offset: u64) -> Vec<u8> {
+    key(EXTENT, &[ino.0, offset], &[])
 }
 
-pub(crate) fn extents(ino: u64) -> Range<Vec<u8>> {
-    under(key(EXTENT, &[ino], &[]))
+pub(crate) fn extents(ino: Ino) -> Range<Vec<u8>> {
+    under(key(EXTENT, &[ino.0], &[]))
 }
 
-pub(crate) fn attribute(ino: u64, name: &[u8]) -> Vec<u8> {
-    key(ATTRIBUTE, &[ino], name)
+pub(crate) fn attribute(ino: Ino, name: &[u8]) -> Vec<u8> {
+    key(ATTRIBUTE, &[ino.0], name)
 }
 
-pub(crate) fn attributes(ino: u64) -> Range<Vec<u8>> {
-    under(key(ATTRIBUTE, &[ino], &[]))
+pub(crate) fn attributes(ino: Ino) -> Range<Vec<u8>> {
+    under(key(ATTRIBUTE, &[ino.0], &[]))
 }
 
 pub(crate) fn set(set: SetId) -> Vec<u8> {
@@ -121,8 +121,8 @@ pub(crate) fn stripes(set: SetId) -> Range<Vec<u8>> {
     under(key(STRIPE, &[set.0], &[]))
 }
 
-pub(crate) fn shared(set: SetId, record: u32, ino: u64) -> Vec<u8> {
-    key(SHARED, &[set.0], &[&record.to_be_bytes()[..], &ino.to_be_bytes()].concat())
+pub(crate) fn shared(set: SetId, record: u32, ino: Ino) -> Vec<u8> {
+    key(SHARED, &[set.0], &[&record.to_be_bytes()[..], &ino.0.to_be_bytes()].concat())
 }
 
 pub(crate) fn shared_by(set: SetId, record: u32) -> Range<Vec<u8>> {
@@ -133,8 +133,8 @@ pub(crate) fn repair(set: SetId) -> Vec<u8> {
     key(REPAIR, &[set.0], &[])
 }
 
-pub(crate) fn orphan(ino: u64) -> Vec<u8> {
-    key(ORPHAN, &[ino], &[])
+pub(crate) fn orphan(ino: Ino) -> Vec<u8> {
+    key(ORPHAN, &[ino.0], &[])
 }
 
 pub(crate) fn request(session: u64, request: u64) -> Vec<u8> {
@@ -157,10 +157,12 @@ mod tests {
     fn ranges_hold_what_begins_with_the_prefix() {
         let range = under(vec![b'N', 0xFF, 0xFF]);
         assert_eq!(range.end, [b'N' + 1]);
-        assert!(entries(5).contains(&entry(5, b"name")));
-        assert!(!entries(5).contains(&entry(6, b"name")) && !entries(5).contains(&entry(4, b"name")));
-        assert!(entries(u64::MAX).contains(&entry(u64::MAX, b"name")));
-        assert!(entries_from(5, hash(b"name")).contains(&entry(5, b"name")));
+        assert!(entries(Ino(5)).contains(&entry(Ino(5), b"name")));
+        assert!(
+            !entries(Ino(5)).contains(&entry(Ino(6), b"name")) && !entries(Ino(5)).contains(&entry(Ino(4), b"name"))
+        );
+        assert!(entries(Ino(u64::MAX)).contains(&entry(Ino(u64::MAX), b"name")));
+        assert!(entries_from(Ino(5), hash(b"name")).contains(&entry(Ino(5), b"name")));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use crate::record::decode;
 use crate::transaction::run;
 use crate::{Meta, Result, keys};
-use plan::SetId;
+use plan::{Ino, SetId};
 use volume::ranked::{Rank, Ranked};
 
 /// A batch of numbers to allocate from.
@@ -30,8 +30,8 @@ impl Lease {
 }
 
 impl Meta {
-    pub(crate) fn next_ino(&self) -> Result<u64> {
-        self.next(&self.inos)
+    pub(crate) fn next_ino(&self) -> Result<Ino> {
+        self.next(&self.inos).map(Ino)
     }
 
     /// Allocates the number of a new chunk set.
@@ -62,13 +62,13 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be read.
-    pub fn gave_out(&self, ino: u64) -> Result<bool> {
+    pub fn gave_out(&self, ino: Ino) -> Result<bool> {
         let lease = self.inos.lock();
         let next = match lease.end {
             0 => self.setting(lease.setting)?.unwrap_or(lease.first),
             _ => lease.next,
         };
-        Ok((lease.first..next).contains(&ino))
+        Ok((lease.first..next).contains(&ino.0))
     }
 
     fn next(&self, lease: &Ranked<Lease, impl Rank>) -> Result<u64> {
@@ -76,8 +76,8 @@ impl Meta {
     }
 
     /// Allocates `count` file numbers, at most a batch, and returns the first.
-    pub(crate) fn next_inos(&self, count: u32) -> Result<u64> {
-        self.next_of(&self.inos, u64::from(count))
+    pub(crate) fn next_inos(&self, count: u32) -> Result<Ino> {
+        self.next_of(&self.inos, u64::from(count)).map(Ino)
     }
 
     fn next_of(&self, lease: &Ranked<Lease, impl Rank>, count: u64) -> Result<u64> {

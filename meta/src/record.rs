@@ -2,7 +2,7 @@
 
 use crate::kv::KvError;
 use crate::{Error, Result};
-use plan::{Extent, SetId, TargetId};
+use plan::{Extent, Ino, SetId, TargetId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -61,7 +61,7 @@ pub enum FileKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dinode {
     /// The inode number.
-    pub ino: u64,
+    pub ino: Ino,
     /// The type.
     pub kind: FileKind,
     /// Permission bits, up to 07777.
@@ -107,7 +107,7 @@ pub enum Entry {
     /// The file's dinode.
     Inside(Dinode),
     /// The number and type of a file with several names.
-    Elsewhere(u64, FileKind),
+    Elsewhere(Ino, FileKind),
 }
 
 /// The place of a file's dinode.
@@ -116,7 +116,7 @@ pub enum InodeLocation {
     /// In the entry of its only name.
     Entry {
         /// The directory.
-        parent: u64,
+        parent: Ino,
         /// The name in that directory.
         name: Vec<u8>,
     },

@@ -149,6 +149,7 @@ mod tests {
     use super::*;
     use crate::kv::Memory;
     use crate::{AttributeChange, ContentEdit, FileKind, New, ROOT, Rename, RenameMode, Resize, Time};
+    use plan::Ino;
     use std::sync::Arc;
 
     #[test]
@@ -156,7 +157,7 @@ mod tests {
         let meta = Meta::open(Arc::new(Memory::new(crate::MERGE)), (0, 0), Time::default()).unwrap();
         let idempotency_key = |session, request, answered| IdempotencyKey { session, request, answered };
         let carry_out = |idempotency_key: IdempotencyKey| {
-            meta.change_contents_once(&[] as &[(u64, ContentEdit)], Some(&idempotency_key)).unwrap()
+            meta.change_contents_once(&[] as &[(Ino, ContentEdit)], Some(&idempotency_key)).unwrap()
         };
         let was_done = |idempotency_key: IdempotencyKey| meta.answer_of::<()>(&idempotency_key).unwrap().is_some();
         let last = (10..).find(|request| forgets(*request)).unwrap();
@@ -229,7 +230,7 @@ mod tests {
             };
             match fails {
                 true => assert!(run(&*meta.kv, fail).is_err()),
-                false => drop(meta.change_contents_once(&[] as &[(u64, ContentEdit)], Some(&idempotency_key)).unwrap()),
+                false => drop(meta.change_contents_once(&[] as &[(Ino, ContentEdit)], Some(&idempotency_key)).unwrap()),
             }
         };
         let forgetting: Vec<u64> = (1..2000).filter(|&request| forgets(request)).collect();

@@ -3,7 +3,7 @@
 use crate::record::{DeadStripe, SetRecord, StripeRecord, Totals, decode, encode};
 use crate::transaction::run;
 use crate::{Error, Meta, Result, Seq, keys};
-use plan::SetId;
+use plan::{Ino, SetId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::ops::Range;
@@ -119,7 +119,7 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be written.
-    pub fn share(&self, stripes: &[(SetId, u32)], ino: u64) -> Result<Seq> {
+    pub fn share(&self, stripes: &[(SetId, u32)], ino: Ino) -> Result<Seq> {
         let ((), outcome) = run(&*self.kv, |t| {
             stripes.iter().for_each(|&(set, record)| t.put_bytes(keys::shared(set, record, ino), Vec::new()));
             Ok(())
@@ -131,9 +131,9 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be read.
-    pub fn shared_by(&self, set: SetId, record: u32) -> Result<Vec<u64>> {
+    pub fn shared_by(&self, set: SetId, record: u32) -> Result<Vec<Ino>> {
         let found = self.scan_all(keys::shared_by(set, record))?;
-        Ok(found.iter().map(|(key, _)| keys::number(key, 13)).collect())
+        Ok(found.iter().map(|(key, _)| Ino(keys::number(key, 13))).collect())
     }
 
     /// Adds positions of a chunk set to the repair queue.

@@ -7,7 +7,7 @@ use common::{Flaky, Scratch, memory, options, redb, small};
 use meta::journal::{JournalLimits, Journaled, Options, Status};
 use meta::kv::{Batch, Index, Kv, KvError};
 use meta::{Meta, Time};
-use plan::TargetId;
+use plan::{Ino, TargetId};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -143,14 +143,14 @@ fn a_crash_with_an_index_on_disk() {
 /// another file under it.
 #[test]
 fn numbers_of_files_are_not_given_out_again_after_a_crash() {
-    let (targets, mut rng, mut last) = (targets(2), fastrand::Rng::with_seed(1), 0);
+    let (targets, mut rng, mut last) = (targets(2), fastrand::Rng::with_seed(1), Ino(0));
     for round in 0..3 {
         let options = Options { merge: meta::MERGE, ..options(&targets, 2, memory(), quiet()) };
         let kv = if round == 0 { Journaled::create(options) } else { Journaled::open(options) };
         let meta = Meta::open(Arc::new(kv.unwrap()), (0, 0), Time::default()).unwrap();
         let given = meta.new_inos(3).unwrap();
         assert!(given > last, "{given} after {last}");
-        last = given + 2;
+        last = given.plus(2);
         targets.iter().for_each(|target| target.dead.store(true, Ordering::Relaxed));
         drop(meta);
         for target in &targets {

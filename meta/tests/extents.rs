@@ -4,7 +4,7 @@
 
 use meta::kv::{Batch, Committed, Kv, KvError, Memory, Pair, Visit};
 use meta::{ContentEdit, FileKind, MAX_EXTENTS, Meta, New, ROOT, Resize, Seq, Time};
-use plan::{Extent, ExtentPlace, SetId, Span};
+use plan::{Extent, ExtentPlace, Ino, SetId, Span};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -79,12 +79,12 @@ fn extent(number: u64) -> Extent {
 }
 
 /// A file with many extents.
-fn file() -> (Arc<Watched>, Meta, u64) {
+fn file() -> (Arc<Watched>, Meta, Ino) {
     file_of(EXTENT_COUNT)
 }
 
 /// A file of `many` extents.
-fn file_of(many: u64) -> (Arc<Watched>, Meta, u64) {
+fn file_of(many: u64) -> (Arc<Watched>, Meta, Ino) {
     let inner = Memory::new(meta::MERGE);
     let kv = Arc::new(Watched {
         inner,
@@ -106,7 +106,7 @@ fn file_of(many: u64) -> (Arc<Watched>, Meta, u64) {
 }
 
 /// All extents, page by page.
-fn all(meta: &Meta, ino: u64) -> Vec<Extent> {
+fn all(meta: &Meta, ino: Ino) -> Vec<Extent> {
     let (mut found, mut from) = (Vec::new(), 0);
     loop {
         let page = meta.extents(ino, from..u64::MAX).unwrap();
@@ -125,7 +125,7 @@ fn allocated(extents: &[Extent]) -> u64 {
 }
 
 #[track_caller]
-fn is_consistent(kv: &Watched, meta: &Meta, ino: u64) {
+fn is_consistent(kv: &Watched, meta: &Meta, ino: Ino) {
     assert_eq!(meta.attributes(ino).unwrap().allocated, allocated(&all(meta, ino)));
     let longest = kv.longest.load(Ordering::SeqCst);
     assert!(longest <= MAX_CHANGES, "a transaction of {longest} changes");
@@ -179,7 +179,7 @@ fn ranges_of_many_extents_are_replaced_piece_by_piece() {
         let (kv, meta, ino) = file();
         let edit =
             ContentEdit { ranges: vec![(range.clone(), new.clone())], resize: Resize::Keep, modified: Some(now()) };
-        let (dead, _) = meta.change_contents(&[(ino, edit), (ino + 100, ContentEdit::default())]).unwrap();
+        let (dead, _) = meta.change_contents(&[(ino, edit), (ino.plus(100), ContentEdit::default())]).unwrap();
         assert_eq!(dead.len() as u64, EXTENT_COUNT / IN_STRIPE - 2, "all but the first and the last");
         let left = all(&meta, ino);
         let expected: Vec<Extent> = (0..3)
@@ -263,7 +263,7 @@ fn many_ranges_of_many_extents_are_replaced_piece_by_piece() {
     let other = New { kind: FileKind::File, mode: 0o644, uid: 0, gid: 0, device: 0, link: Vec::new() };
     let other = meta.make(ROOT, b"other", &other, Time::default()).unwrap().0.ino;
     let all_ranges = edit(0..RANGES, Resize::AtLeast(RANGES * EXTENTS_PER_FILE * EXTENT_DISTANCE + 7));
-    let edits = [(ino, all_ranges), (other, edit(0..3, Resize::To(5))), (ino + 100, edit(0..3, Resize::Keep))];
+    let edits = [(ino, all_ranges), (other, edit(0..3, Resize::To(5))), (ino.plus(100), edit(0..3, Resize::Keep))];
     let (dead, _) = meta.change_contents(&edits).unwrap();
     assert_eq!(dead.iter().filter(|dead| dead.set == SetId(1)).count() as u64, RANGES * EXTENTS_PER_FILE / IN_STRIPE);
     assert_eq!(all(&meta, ino), (0..RANGES).map(new).collect::<Vec<_>>());

@@ -12,6 +12,10 @@ pub struct TargetId(pub u16);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SetId(pub u64);
 
+/// The number of a file or directory in its volume. It is never given to another one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Ino(pub u64);
+
 impl SetId {
     /// The highest number.
     pub const MAX: Self = Self(u64::MAX);
@@ -29,6 +33,28 @@ impl SetId {
 }
 
 impl fmt::Display for SetId {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(to)
+    }
+}
+
+impl Ino {
+    /// The root directory of a volume.
+    pub const ROOT: Self = Self(1);
+
+    /// The number that is `count` above this one.
+    #[must_use]
+    pub const fn plus(self, count: u64) -> Self {
+        Self(self.0 + count)
+    }
+
+    /// This number and those above it.
+    pub fn onwards(self) -> impl Iterator<Item = Self> {
+        (self.0..).map(Self)
+    }
+}
+
+impl fmt::Display for Ino {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(to)
     }

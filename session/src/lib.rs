@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// A delegation recall: a file that a client must commit because another client wants to read it,
 /// and the number of the question, which the answer repeats.
-pub type Question = (u64, u64);
+pub type Question = (plan::Ino, u64);
 
 /// How long an exclusive lease lasts, from when the client sent its request. A client that joins
 /// waits until the lease is over or its holder is notified.

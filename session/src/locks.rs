@@ -2,6 +2,7 @@
 //! without a clock and without waiting. The server keeps the locks of all clients, a client keeps
 //! its own.
 
+use plan::Ino;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
@@ -24,7 +25,7 @@ pub struct Lock {
 /// All locks, by file, and the number of locks of each session.
 #[derive(Debug, Default)]
 pub struct Locks {
-    files: BTreeMap<u64, Vec<Lock>>,
+    files: BTreeMap<Ino, Vec<Lock>>,
     held: BTreeMap<u64, usize>,
 }
 
@@ -34,7 +35,7 @@ fn meet(a: &RangeInclusive<u64>, b: &RangeInclusive<u64>) -> bool {
 
 impl Locks {
     /// The lock of another owner that conflicts with `wanted`.
-    pub fn conflict(&self, ino: u64, wanted: &Lock) -> Option<&Lock> {
+    pub fn conflict(&self, ino: Ino, wanted: &Lock) -> Option<&Lock> {
         let stands = |lock: &&Lock| {
             lock.owner != wanted.owner && (lock.exclusive || wanted.exclusive) && meet(&lock.range, &wanted.range)
         };
@@ -42,7 +43,7 @@ impl Locks {
     }
 
     /// Grants a lock if none conflicts. It replaces what its owner held of the range.
-    pub fn lock(&mut self, ino: u64, wanted: Lock) -> bool {
+    pub fn lock(&mut self, ino: Ino, wanted: Lock) -> bool {
         if self.conflict(ino, &wanted).is_some() {
             return false;
         }
@@ -53,7 +54,7 @@ impl Locks {
     }
 
     /// Removes a range from what an owner has locked.
-    pub fn unlock(&mut self, ino: u64, owner: Owner, range: &RangeInclusive<u64>) {
+    pub fn unlock(&mut self, ino: Ino, owner: Owner, range: &RangeInclusive<u64>) {
         let Some(locks) = self.files.get_mut(&ino) else { return };
         if !locks.iter().any(|lock| lock.owner == owner && meet(&lock.range, range)) {
             return;
@@ -85,13 +86,13 @@ impl Locks {
     }
 
     /// Whether unlocking the range splits one lock into two.
-    pub fn splits(&self, ino: u64, owner: Owner, range: &RangeInclusive<u64>) -> bool {
+    pub fn splits(&self, ino: Ino, owner: Owner, range: &RangeInclusive<u64>) -> bool {
         let within = |lock: &Lock| lock.range.start() < range.start() && range.end() < lock.range.end();
         self.files.get(&ino).is_some_and(|locks| locks.iter().any(|lock| lock.owner == owner && within(lock)))
     }
 
     /// How many locks the session would have after `wanted` is granted.
-    pub fn held_with(&self, ino: u64, wanted: &Lock) -> usize {
+    pub fn held_with(&self, ino: Ino, wanted: &Lock) -> usize {
         let mut held = self.held(wanted.owner.0) + 1;
         let locks = self.files.get(&ino).map_or(&[][..], Vec::as_slice);
         for lock in locks.iter().filter(|lock| lock.owner == wanted.owner && meet(&lock.range, &wanted.range)) {
@@ -108,14 +109,14 @@ impl Locks {
     }
 
     /// Whether an owner holds any part of a range.
-    pub fn has(&self, ino: u64, owner: Owner, range: &RangeInclusive<u64>) -> bool {
+    pub fn has(&self, ino: Ino, owner: Owner, range: &RangeInclusive<u64>) -> bool {
         self.files
             .get(&ino)
             .is_some_and(|locks| locks.iter().any(|lock| lock.owner == owner && meet(&lock.range, range)))
     }
 
     /// All locks, each with its file.
-    pub fn all(&self) -> Vec<(u64, Lock)> {
+    pub fn all(&self) -> Vec<(Ino, Lock)> {
         self.files.iter().flat_map(|(&ino, locks)| locks.iter().map(move |lock| (ino, lock.clone()))).collect()
     }
 
@@ -143,15 +144,15 @@ mod tests {
     #[test]
     fn readers_share_and_writers_do_not() {
         let mut locks = Locks::default();
-        assert!(locks.lock(5, lock(A, 0..=9, false)));
-        assert!(locks.lock(5, lock(B, 5..=20, false)));
-        assert!(!locks.lock(5, lock(A, 9..=9, true)));
-        assert_eq!(locks.conflict(5, &lock(A, 9..=9, true)).unwrap().owner, B);
+        assert!(locks.lock(Ino(5), lock(A, 0..=9, false)));
+        assert!(locks.lock(Ino(5), lock(B, 5..=20, false)));
+        assert!(!locks.lock(Ino(5), lock(A, 9..=9, true)));
+        assert_eq!(locks.conflict(Ino(5), &lock(A, 9..=9, true)).unwrap().owner, B);
         // Another file, or bytes behind the lock.
-        assert!(locks.lock(6, lock(A, 9..=9, true)));
-        assert!(locks.lock(5, lock(A, 21..=u64::MAX, true)));
+        assert!(locks.lock(Ino(6), lock(A, 9..=9, true)));
+        assert!(locks.lock(Ino(5), lock(A, 21..=u64::MAX, true)));
         locks.end(2);
-        assert!(locks.lock(5, lock(A, 0..=u64::MAX, true)));
+        assert!(locks.lock(Ino(5), lock(A, 0..=u64::MAX, true)));
     }
 
     proptest::proptest! {
@@ -164,7 +165,7 @@ mod tests {
             for (owner, first, more, what) in steps {
                 let range = first..=first + more;
                 if what == 2 {
-                    locks.unlock(1, (owner, 0), &range);
+                    locks.unlock(Ino(1), (owner, 0), &range);
                     range.for_each(|at| _ = bytes[at as usize].remove(&owner));
                     continue;
                 }
@@ -172,8 +173,8 @@ mod tests {
                 let free = range.clone().all(|at| {
                     bytes[at as usize].iter().all(|(&other, &theirs)| other == owner || !(theirs || exclusive))
                 });
-                let held = locks.held_with(1, &lock((owner, 0), range.clone(), exclusive));
-                proptest::prop_assert_eq!(locks.lock(1, lock((owner, 0), range.clone(), exclusive)), free);
+                let held = locks.held_with(Ino(1), &lock((owner, 0), range.clone(), exclusive));
+                proptest::prop_assert_eq!(locks.lock(Ino(1), lock((owner, 0), range.clone(), exclusive)), free);
                 if free {
                     proptest::prop_assert_eq!(locks.held(owner), held);
                     range.for_each(|at| _ = bytes[at as usize].insert(owner, exclusive));
@@ -181,10 +182,10 @@ mod tests {
             }
             let each = [0, 1, 2].map(|owner| locks.held(owner));
             let counted = |owner: u64| {
-                locks.files.get(&1).map_or(0, |all| all.iter().filter(|lock| lock.owner.0 == owner).count())
+                locks.files.get(&Ino(1)).map_or(0, |all| all.iter().filter(|lock| lock.owner.0 == owner).count())
             };
             proptest::prop_assert_eq!(each, [counted(0), counted(1), counted(2)]);
-            let held: usize = locks.files.get(&1).map_or(0, |all| {
+            let held: usize = locks.files.get(&Ino(1)).map_or(0, |all| {
                 all.iter().map(|l| (l.range.end() - l.range.start() + 1) as usize).sum()
             });
             proptest::prop_assert_eq!(held, bytes.iter().map(BTreeMap::len).sum::<usize>());

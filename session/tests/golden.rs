@@ -6,7 +6,7 @@ use meta::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, FileKind, Listed, New, Removed,
     Rename, RenameMode, Resize, Result, SetRecord, SetTime, Time, Totals,
 };
-use plan::{Extent, ExtentPlace, SetId, Span, TargetId};
+use plan::{Extent, ExtentPlace, Ino, SetId, Span, TargetId};
 use serde::Serialize;
 use session::port::{
     Entered, Entry, FileLock, Heartbeat, Held, Opening, PORT_NAMES, Port, Remote, SESSION_NAMES, Session, VERSION,
@@ -69,7 +69,7 @@ fn time(seconds: i64) -> Time {
 
 fn attributes() -> Attributes {
     Attributes {
-        ino: 1000,
+        ino: Ino(1000),
         kind: FileKind::File,
         mode: 0o644,
         links: 2,
@@ -107,10 +107,16 @@ fn new(kind: FileKind) -> New {
 }
 
 fn rename(mode: RenameMode) -> Rename {
-    Rename { from: (1, b"old".to_vec()), to: (2, b"new".to_vec()), mode, replaced: Some(1000), keep: true }
+    Rename {
+        from: (Ino(1), b"old".to_vec()),
+        to: (Ino(2), b"new".to_vec()),
+        mode,
+        replaced: Some(Ino(1000)),
+        keep: true,
+    }
 }
 
-fn removed(ino: u64) -> Removed {
+fn removed(ino: Ino) -> Removed {
     Removed { ino, last: true, orphan: false, dead: dead(), seq: 9 }
 }
 
@@ -139,8 +145,8 @@ fn welcome() -> Welcome {
 #[test]
 fn file_operations_have_fixed_bytes() {
     let whole = BulkFile {
-        ino: 1000,
-        parent: 1,
+        ino: Ino(1000),
+        parent: Ino(1),
         name: b"whole".to_vec(),
         new: new(FileKind::File),
         size: 8192,
@@ -161,42 +167,44 @@ fn file_operations_have_fixed_bytes() {
     };
     let listed = Listed { cookie: 17, name: b"name".to_vec(), attributes: attributes() };
     let shown = (attributes(), 9);
-    let edits = [(1000, edit(Resize::To(300)))];
+    let edits = [(Ino(1000), edit(Resize::To(300)))];
     let lines = [
-        exchanged(&attributes(), |port| port.attributes(1000)),
-        exchanged(&attributes(), |port| port.lookup(1, b"name")),
-        exchanged(&1, |port| port.parent(1000)),
-        exchanged(&(attributes(), Some(b"link".to_vec())), |port| port.describe(1000)),
-        exchanged(&shown, |port| port.set_attributes(1000, change, time(8))),
-        exchanged(&b"../x".to_vec(), |port| port.read_link(1000)),
-        exchanged(&b"value".to_vec(), |port| port.attribute(1000, b"user.a")),
-        exchanged(&vec![b"user.a".to_vec()], |port| port.attribute_names(1000)),
-        exchanged(&9, |port| port.set_attribute(1000, b"user.a", b"value", Some(true), time(8))),
-        exchanged(&10, |port| port.remove_attribute(1000, b"user.a", time(8))),
-        exchanged(&shown, |port| port.make(1, b"name", &new(FileKind::Symlink), time(8))),
-        exchanged(&shown, |port| port.link(1000, 1, b"name", time(8))),
-        exchanged(&removed(1000), |port| port.unlink(1, b"name", 1000, true, time(8))),
-        exchanged(&removed(1001), |port| port.remove_directory(1, b"name", 1001, false, time(8))),
-        exchanged(&(Some(removed(1002)), 9), |port| port.rename(&rename(RenameMode::Replace), time(8))),
+        exchanged(&attributes(), |port| port.attributes(Ino(1000))),
+        exchanged(&attributes(), |port| port.lookup(Ino(1), b"name")),
+        exchanged(&Ino(1), |port| port.parent(Ino(1000))),
+        exchanged(&(attributes(), Some(b"link".to_vec())), |port| port.describe(Ino(1000))),
+        exchanged(&shown, |port| port.set_attributes(Ino(1000), change, time(8))),
+        exchanged(&b"../x".to_vec(), |port| port.read_link(Ino(1000))),
+        exchanged(&b"value".to_vec(), |port| port.attribute(Ino(1000), b"user.a")),
+        exchanged(&vec![b"user.a".to_vec()], |port| port.attribute_names(Ino(1000))),
+        exchanged(&9, |port| port.set_attribute(Ino(1000), b"user.a", b"value", Some(true), time(8))),
+        exchanged(&10, |port| port.remove_attribute(Ino(1000), b"user.a", time(8))),
+        exchanged(&shown, |port| port.make(Ino(1), b"name", &new(FileKind::Symlink), time(8))),
+        exchanged(&shown, |port| port.link(Ino(1000), Ino(1), b"name", time(8))),
+        exchanged(&removed(Ino(1000)), |port| port.unlink(Ino(1), b"name", Ino(1000), true, time(8))),
+        exchanged(&removed(Ino(1001)), |port| port.remove_directory(Ino(1), b"name", Ino(1001), false, time(8))),
+        exchanged(&(Some(removed(Ino(1002))), 9), |port| port.rename(&rename(RenameMode::Replace), time(8))),
         exchanged(&(None, 10), |port| port.rename(&rename(RenameMode::NoReplace), time(8))),
         exchanged(&(None, 11), |port| port.rename(&rename(RenameMode::Exchange), time(8))),
-        exchanged(&vec![listed], |port| port.list(1, 16, 300)),
-        exchanged(&extents(), |port| port.extents(1000, 0..8192)),
-        exchanged(&(attributes(), dead(), 9), |port| port.change_content(1000, &edit(Resize::AtLeast(8192)))),
-        exchanged(&(attributes(), dead(), 10), |port| port.change_content(1000, &edit(Resize::Keep))),
+        exchanged(&vec![listed], |port| port.list(Ino(1), 16, 300)),
+        exchanged(&extents(), |port| port.extents(Ino(1000), 0..8192)),
+        exchanged(&(attributes(), dead(), 9), |port| port.change_content(Ino(1000), &edit(Resize::AtLeast(8192)))),
+        exchanged(&(attributes(), dead(), 10), |port| port.change_content(Ino(1000), &edit(Resize::Keep))),
         exchanged(&(dead(), 9), |port| port.change_contents(&edits)),
-        exchanged(&9, |port| port.share(&[(SetId(70_000), 16)], 1000)),
+        exchanged(&9, |port| port.share(&[(SetId(70_000), 16)], Ino(1000))),
         exchanged(&set(), |port| port.set(SetId(70_000))),
         exchanged(&9, |port| port.seal_set(SetId(70_000), 4096)),
         exchanged(&9, |port| port.queue_repair(SetId(70_000), &[1, 300])),
         exchanged(&Totals { files: 2, bytes: 300 }, Port::totals),
         exchanged(&(), |port| port.sync(300)),
-        exchanged(&1000, |port| port.new_inos(300)),
+        exchanged(&Ino(1000), |port| port.new_inos(300)),
         exchanged(&BulkResult { refused: vec![0, 300], seq: 9 }, |port| port.put_files(std::slice::from_ref(&whole))),
-        exchanged(&vec![Some(attributes()), None], |port| port.lookups(&[(1, b"a".to_vec()), (2, b"b".to_vec())])),
+        exchanged(&vec![Some(attributes()), None], |port| {
+            port.lookups(&[(Ino(1), b"a".to_vec()), (Ino(2), b"b".to_vec())])
+        }),
         exchanged(&(dead(), 10), |port| port.change_contents_durably(&edits)),
-        exchanged(&(8192, extents()), |port| port.content(1000, 300..8192)),
-        exchanged(&true, |port| port.has_privileges(1000)),
+        exchanged(&(8192, extents()), |port| port.content(Ino(1000), 300..8192)),
+        exchanged(&true, |port| port.has_privileges(Ino(1000))),
     ];
     is_table(include_str!("golden/port.txt"), &lines);
     has_all(&lines, PORT_NAMES);
@@ -209,12 +217,12 @@ fn session_operations_have_fixed_bytes() {
         Entry { session: Some(7), name: "client".into(), sets: vec![SetId(11), SetId(300)], opening, alone: true };
     let entered = Entered { welcome: welcome(), opening, recovered: 300 };
     let held = Held {
-        open: vec![(1000, 2, 1)],
-        dirty: vec![(1000, 5)],
-        owed: vec![(1002, 6)],
-        kept: vec![1001],
-        reserved: vec![(1000, 8192)],
-        locks: vec![(1000, lock(5))],
+        open: vec![(Ino(1000), 2, 1)],
+        dirty: vec![(Ino(1000), 5)],
+        owed: vec![(Ino(1002), 6)],
+        kept: vec![Ino(1001)],
+        reserved: vec![(Ino(1000), 8192)],
+        locks: vec![(Ino(1000), lock(5))],
     };
     let heartbeat = Heartbeat { total: 1 << 40, free: 1 << 30, generation: 4, others: 2, removed: 300 };
     let lines = [
@@ -223,23 +231,23 @@ fn session_operations_have_fixed_bytes() {
         exchanged(&(), Session::end),
         exchanged(&vec![(SetId(70_000), set())], |port| port.new_sets(2, &[TargetId(3)], &[SetId(11), SetId(300)])),
         exchanged(&(), |port| port.release_sets(&[SetId(11), SetId(300)])),
-        exchanged(&attributes(), |port| port.open(1000, 3)),
-        exchanged(&(), |port| port.close(1000, 4)),
-        exchanged(&(), |port| port.clean(&[(1000, 4), (1001, 300)])),
-        exchanged(&8192, |port| port.reserve_append(1000, 300)),
+        exchanged(&attributes(), |port| port.open(Ino(1000), 3)),
+        exchanged(&(), |port| port.close(Ino(1000), 4)),
+        exchanged(&(), |port| port.clean(&[(Ino(1000), 4), (Ino(1001), 300)])),
+        exchanged(&8192, |port| port.reserve_append(Ino(1000), 300)),
         exchanged(&"{}".to_owned(), Session::label),
-        exchanged(&true, |port| port.lock(1000, lock(6), true)),
-        exchanged(&(), |port| port.unlock(1000, 6, 10, 300)),
-        exchanged(&(), |port| port.reclaim_append(1000, 8192)),
-        exchanged(&Some(lock(7)), |port| port.conflicting_lock(1000, lock(8))),
+        exchanged(&true, |port| port.lock(Ino(1000), lock(6), true)),
+        exchanged(&(), |port| port.unlock(Ino(1000), 6, 10, 300)),
+        exchanged(&(), |port| port.reclaim_append(Ino(1000), 8192)),
+        exchanged(&Some(lock(7)), |port| port.conflicting_lock(Ino(1000), lock(8))),
         exchanged(&(), Session::reclaim_complete),
-        exchanged(&(), |port| port.recalled(1000, 4, 300)),
-        exchanged(&(), |port| port.reclaim_open(1000, 5)),
-        exchanged(&(300, vec![1000, 1001]), |port| port.removed(299, &[1002], &[1003, 1004])),
+        exchanged(&(), |port| port.recalled(Ino(1000), 4, 300)),
+        exchanged(&(), |port| port.reclaim_open(Ino(1000), 5)),
+        exchanged(&(300, vec![Ino(1000), Ino(1001)]), |port| port.removed(299, &[Ino(1002)], &[Ino(1003), Ino(1004)])),
         exchanged(&entered, |port| port.enter(VERSION, &entry)),
-        exchanged(&vec![(1000, lock(9))], |port| port.reclaim(1, true, &held)),
-        exchanged(&(), |port| port.unlock_owing(1000, 6, 10, 300, 7)),
-        exchanged(&(), |port| port.dropped(&[1000, 1001])),
+        exchanged(&vec![(Ino(1000), lock(9))], |port| port.reclaim(1, true, &held)),
+        exchanged(&(), |port| port.unlock_owing(Ino(1000), 6, 10, 300, 7)),
+        exchanged(&(), |port| port.dropped(&[Ino(1000), Ino(1001)])),
     ];
     is_table(include_str!("golden/session.txt"), &lines);
     has_all(&lines, SESSION_NAMES);
@@ -267,7 +275,7 @@ fn errors_have_fixed_bytes() {
         Error::Fenced(text()),
         Error::Held(text()),
         Error::TooFew(text()),
-        Error::Superseded(vec![1000, 300]),
+        Error::Superseded(vec![Ino(1000), Ino(300)]),
     ];
     let line = |error: &Error| {
         let encoded = postcard::to_stdvec(error).unwrap();

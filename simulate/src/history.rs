@@ -1,6 +1,7 @@
 //! What the programs on the clients did: when each operation began and ended, and its result. And
 //! what failed meanwhile. Times are nanoseconds of the world; no two are the same.
 
+use plan::Ino;
 use std::sync::Mutex;
 use volume::lock;
 
@@ -24,7 +25,7 @@ pub enum Act {
     Make(u8),
     Unlink(u8),
     Rename(u8, u8),
-    Link(u64, u8),
+    Link(Ino, u8),
     Lookup(u8),
     List,
 }
@@ -33,11 +34,11 @@ pub enum Act {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     Done,
-    File(u64),
+    File(Ino),
     Missing,
     Exists,
     /// Names and files, by name.
-    All(Vec<(u8, u64)>),
+    All(Vec<(u8, Ino)>),
     /// An error that says nothing.
     Unknown,
 }

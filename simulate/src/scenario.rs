@@ -13,6 +13,7 @@ use crate::work::{self, CLIENTS, COUNTERS, DIRECTORIES, FILES, FIRST_COUNTER, LO
 use crate::worker::mix;
 use fs::{FileSystem, OpenOptions};
 use meta::kv::MemoryIndex;
+use plan::Ino;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
@@ -168,19 +169,19 @@ fn sound(volume: &FileSystem, when: &str) {
 
 /// What is in the volume at the end.
 struct Contents {
-    names: Vec<Vec<(u8, u64)>>,
+    names: Vec<Vec<(u8, Ino)>>,
     files: Vec<Vec<u8>>,
 }
 
 fn contents(volume: &FileSystem, places: &Places) -> Contents {
     let names = places.directories.iter().map(|&directory| {
         let all = volume.list(directory, 0, 100).unwrap_or_else(|why| world::fail(&format!("at the end: {why}")));
-        let mut all: Vec<(u8, u64)> = all.iter().map(|entry| (entry.name[0] - b'a', entry.attributes.ino)).collect();
+        let mut all: Vec<(u8, Ino)> = all.iter().map(|entry| (entry.name[0] - b'a', entry.attributes.ino)).collect();
         all.sort_unstable();
         all
     });
     let names = names.collect();
-    let file = |&ino: &u64| {
+    let file = |&ino: &Ino| {
         let size = volume.attributes(ino).unwrap_or_else(|why| world::fail(&format!("at the end: {why}"))).size;
         let mut bytes = vec![0; size as usize];
         let found =

@@ -7,7 +7,6 @@ use plan::SetId;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, IoSlice};
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::sleep;
@@ -15,7 +14,7 @@ use std::time::Duration;
 use volume::lock;
 use volume::target::{
     Allocation, ClaimRequest, ClaimState, Crash, Durable, Owner, Presence, ReadPart, Space, Target, TargetFile, Wait,
-    look_by_reading, read_each, timed,
+    look_by_reading, timed,
 };
 use world::Process;
 

@@ -2,6 +2,7 @@
 
 use crate::history::History;
 use fs::{FileKind, FileSystem, New, ROOT};
+use plan::Ino;
 
 /// Directories whose names are checked.
 pub const DIRECTORIES: usize = 2;
@@ -24,9 +25,9 @@ pub const RECORD: usize = 2048;
 /// The numbers that the volume gave to directories and files.
 #[derive(Clone, Debug)]
 pub struct Places {
-    pub directories: Vec<u64>,
+    pub directories: Vec<Ino>,
     /// Files with one writer, the log, and the counters.
-    pub files: Vec<u64>,
+    pub files: Vec<Ino>,
 }
 
 /// The length of a file with one writer, or of a counter, in bytes: in the metadata, in one short

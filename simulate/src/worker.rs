@@ -6,6 +6,7 @@ use crate::lab::Lab;
 use crate::work::{self, COUNTERS, DIRECTORIES, FILES, FIRST_COUNTER, LOG, NAMES, Places, RECORD};
 use fs::{FileKind, FileLock, FileSystem, RenameMode};
 use meta::Error as M;
+use plan::Ino;
 use session::port::within_session;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,7 +60,7 @@ impl Worker {
     }
 
     /// Closes a file that was open for writing, as a mount does.
-    fn close(&self, ino: u64) {
+    fn close(&self, ino: Ino) {
         self.noted("closing", self.fs().commit_at_close(ino));
         self.noted("closing", self.fs().check_loss_at_close(ino));
         self.fs().close(ino);
@@ -93,7 +94,7 @@ impl Worker {
         history.with(|all| (all.namings[at].span, all.namings[at].found) = (span, found));
     }
 
-    fn act(&self, directory: u64, act: &Act) -> Found {
+    fn act(&self, directory: Ino, act: &Act) -> Found {
         let fs = self.fs();
         let done = |done: fs::Result<()>| done.map(|()| Found::Done);
         let result = match *act {
@@ -107,7 +108,7 @@ impl Worker {
             Act::Link(ino, name) => done(fs.link(ino, directory, &work::name(name)).map(drop)),
             Act::Lookup(name) => fs.lookup(directory, &work::name(name)).map(|of| Found::File(of.ino)),
             Act::List => fs.list(directory, 0, 100).map(|all| {
-                let mut all: Vec<(u8, u64)> =
+                let mut all: Vec<(u8, Ino)> =
                     all.iter().map(|entry| (entry.name[0] - b'a', entry.attributes.ino)).collect();
                 all.sort_unstable();
                 Found::All(all)

@@ -9,6 +9,7 @@ use crate::transport::Broken;
 use crate::walk::{open_directory, open_file, stat_at};
 use blake3::Hasher;
 use fs::{FileKind, FileSystem};
+use plan::Ino;
 use rustix::fd::OwnedFd;
 use rustix::io::{Errno, pread};
 use std::sync::Arc;
@@ -85,7 +86,7 @@ impl<'a> Checker<'a> {
                 _ => Ok(()),
             });
         }
-        let sealed = match volume.attribute(stat.identity.1, HASH) {
+        let sealed = match volume.attribute(Ino(stat.identity.1), HASH) {
             Ok(bytes) => Sealed::decode(&bytes),
             Err(fs::Error::Meta(meta::Error::NoAttribute)) => None,
             Err(error) => return Err(error.into()),
@@ -126,7 +127,7 @@ impl<'a> Checker<'a> {
         let stat = &item.stat;
         let (mut hasher, holes) = (Hasher::new(), stat.allocated < stat.size);
         let go_on = |_, _: &[u8]| self.job.control.go_on().map_err(|_| Stop::Asked);
-        match read(&self.job.volume, stat.identity.1, 0..stat.size, holes, &mut hasher, go_on) {
+        match read(&self.job.volume, Ino(stat.identity.1), 0..stat.size, holes, &mut hasher, go_on) {
             Ok(()) => Ok(Some(hasher.finalize())),
             Err(Stop::Asked) => Ok(None),
             Err(Stop::Error(error)) => Err(error.to_string()),

@@ -8,6 +8,7 @@ use crate::encode::HASH;
 use crate::encode::hash::Sealed;
 use crate::transport::Broken;
 use fs::{FileKind, FileSystem, New, ROOT, RenameMode, SetAttributes};
+use plan::Ino;
 
 /// How many entries one listing returns, and how many lines one write has.
 const BATCH_ENTRIES: usize = 1000;
@@ -41,7 +42,7 @@ fn line(hash: &[u8; 32], path: &[u8], into: &mut Vec<u8>) {
 /// A manifest while it is being written.
 struct Writing<'a> {
     volume: &'a FileSystem,
-    ino: u64,
+    ino: Ino,
     piece: Vec<u8>,
     files: u64,
     written: u64,
@@ -58,8 +59,8 @@ impl Writing<'_> {
     }
 
     /// Adds all files below a directory, depth first. A listing resumes where it was left.
-    fn tree(&mut self, top: u64) -> Result<(), Broken> {
-        let mut open: Vec<(u64, u64, Vec<u8>)> = vec![(top, 0, Vec::new())];
+    fn tree(&mut self, top: Ino) -> Result<(), Broken> {
+        let mut open: Vec<(Ino, u64, Vec<u8>)> = vec![(top, 0, Vec::new())];
         while let Some((ino, cookie, path)) = open.pop() {
             let listed = self.volume.list(ino, cookie, BATCH_ENTRIES)?;
             let Some(last) = listed.last() else { continue };

@@ -3,6 +3,7 @@
 use crate::limit::Limiter;
 use crate::message::Stat;
 use fs::FileSystem;
+use plan::Ino;
 use std::sync::Arc;
 use volume::Control;
 
@@ -15,7 +16,7 @@ pub struct Encoding {
     /// The volume.
     pub volume: Arc<FileSystem>,
     /// The directory of the job.
-    pub hidden: u64,
+    pub hidden: Ino,
     /// Whether files that exist in the archive and differ are replaced.
     pub update: bool,
     /// Limits the rate of the job.

@@ -13,6 +13,7 @@ use crate::walk::{
 };
 use blake3::Hasher;
 use fs::{Attributes, FileKind};
+use plan::Ino;
 use rustix::fd::OwnedFd;
 use rustix::fs::readlinkat;
 
@@ -24,7 +25,7 @@ struct Source<'a> {
     place: &'a DirectoryPair,
     item: &'a Item,
     directory: &'a OwnedFd,
-    ino: u64,
+    ino: Ino,
 }
 
 /// Where a file is written first.
@@ -70,7 +71,7 @@ impl Encoder<'_> {
             }
         };
         let first = self.volume().new_inos(group.items.len() as u32)?;
-        for ((ino, item), there) in (first..).zip(&group.items).zip(there) {
+        for ((ino, item), there) in first.onwards().zip(&group.items).zip(there) {
             if self.job.control.go_on().is_err() {
                 return Ok(true);
             }
@@ -216,7 +217,7 @@ impl Encoder<'_> {
         match into {
             Into::DirectoryPair => {}
             Into::Replace => {
-                let name = format!("r-{:x}", source.ino).into_bytes();
+                let name = format!("r-{:x}", source.ino.0).into_bytes();
                 self.later.rename(name.clone(), place, &item.name);
                 (file.parent, file.name) = (self.job.hidden, name);
             }

@@ -5,6 +5,7 @@ use super::encoding::{Encoding, shared_name};
 use crate::message::{DirectoryPair, Item, Problem};
 use crate::transport::Broken;
 use fs::{Error, RenameMode, SetAttributes, SetTime, Time};
+use plan::Ino;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 
@@ -17,9 +18,9 @@ pub(super) struct Later {
     /// Files to rename from a name in the job's directory to their own name.
     moves: Vec<(Vec<u8>, DirectoryPair, Vec<u8>)>,
     /// Attributes to set on files in the job's directory.
-    marks: Vec<(u64, Vec<u8>, Vec<u8>)>,
+    marks: Vec<(Ino, Vec<u8>, Vec<u8>)>,
     /// Directories that the job modified, with the times that they must have in the end.
-    touched: BTreeMap<u64, (Time, Time)>,
+    touched: BTreeMap<Ino, (Time, Time)>,
     /// Whether something was changed that is not yet durable.
     dirty: bool,
 }
@@ -33,7 +34,7 @@ impl Later {
         self.moves.push((from, place.clone(), name.to_vec()));
     }
 
-    pub fn mark(&mut self, ino: u64, name: Vec<u8>, value: Vec<u8>) {
+    pub fn mark(&mut self, ino: Ino, name: Vec<u8>, value: Vec<u8>) {
         self.marks.push((ino, name, value));
     }
 
@@ -99,7 +100,7 @@ fn note_problem(done: Result<(), Error>, path: Vec<u8>, problems: &mut Vec<Probl
 }
 
 /// Gives a file a name and replaces the file that has it.
-fn put_name(job: &Encoding, ino: u64, place: &DirectoryPair, name: &[u8]) -> Result<(), Error> {
+fn put_name(job: &Encoding, ino: Ino, place: &DirectoryPair, name: &[u8]) -> Result<(), Error> {
     let volume = &job.volume;
     match volume.link(ino, place.ino, name) {
         Err(Error::Meta(meta::Error::Exists)) => {}
@@ -108,7 +109,7 @@ fn put_name(job: &Encoding, ino: u64, place: &DirectoryPair, name: &[u8]) -> Res
     if volume.lookup(place.ino, name)?.ino == ino {
         return Ok(());
     }
-    let temporary = format!("t-{:x}-{:x}", ino, fastrand::u64(..)).into_bytes();
+    let temporary = format!("t-{:x}-{:x}", ino.0, fastrand::u64(..)).into_bytes();
     volume.link(ino, job.hidden, &temporary)?;
     volume.rename((job.hidden, &temporary), (place.ino, name), RenameMode::Replace)
 }

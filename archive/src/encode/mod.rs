@@ -21,6 +21,7 @@ use crate::roles::{Craft, Made};
 use crate::transport::Broken;
 use fs::{BulkLoad, FileSystem};
 use later::Later;
+use plan::Ino;
 use std::collections::HashMap;
 
 /// The attribute that stores the BLAKE3 hash of a file's content, see [`hash::Sealed`].
@@ -39,7 +40,7 @@ pub struct Encoder<'a> {
     /// these files.
     begun: HashMap<Vec<u8>, Stat>,
     /// The paths of the directories of this batch, by inode number.
-    places: HashMap<u64, Vec<u8>>,
+    places: HashMap<Ino, Vec<u8>>,
 }
 
 impl<'a> Encoder<'a> {

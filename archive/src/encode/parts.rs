@@ -14,6 +14,7 @@ use crate::transport::Broken;
 use crate::walk::{open_directory, open_file, read_attributes, stat_of, whole};
 use blake3::hazmat::HasherExt;
 use fs::{Attributes, BulkFile, FileKind, New, RenameMode, SetAttributes, SetTime, Time};
+use plan::Ino;
 use plan::schedule::Parts;
 use rustix::fd::OwnedFd;
 use serde::{Deserialize, Serialize};
@@ -54,7 +55,7 @@ impl Encoder<'_> {
         Ok(Made { good: false, ..NOTHING })
     }
 
-    fn find(&self, parent: u64, name: &[u8]) -> Result<Option<Attributes>, Trouble> {
+    fn find(&self, parent: Ino, name: &[u8]) -> Result<Option<Attributes>, Trouble> {
         match self.volume().lookup(parent, name) {
             Ok(found) => Ok(Some(found)),
             Err(fs::Error::Meta(meta::Error::NotFound)) => Ok(None),
@@ -138,7 +139,7 @@ impl Encoder<'_> {
         let of = postcard::to_stdvec(&of).map_err(|why| Trouble::Volume(fs::Error::Invalid(why.to_string())))?;
         let made = [
             self.hidden_file(first, file, vec![]),
-            self.hidden_file(first + 1, notes, vec![(PARTS_ATTRIBUTE.to_vec(), of)]),
+            self.hidden_file(first.plus(1), notes, vec![(PARTS_ATTRIBUTE.to_vec(), of)]),
         ];
         if !self.volume().put_files(&made)?.is_empty() {
             return Err(Trouble::Volume(fs::Error::Conflict("another job works on the same file".into())));
@@ -148,7 +149,7 @@ impl Encoder<'_> {
         Ok((large, parts))
     }
 
-    fn hidden_file(&self, ino: u64, name: Vec<u8>, attributes: Vec<(Vec<u8>, Vec<u8>)>) -> BulkFile {
+    fn hidden_file(&self, ino: Ino, name: Vec<u8>, attributes: Vec<(Vec<u8>, Vec<u8>)>) -> BulkFile {
         let time = Time::default();
         BulkFile {
             ino,

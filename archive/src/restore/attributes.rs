@@ -3,6 +3,7 @@
 use crate::message::Stat;
 use crate::walk::{OWN, path_of};
 use fs::{FileKind, FileSystem, Time};
+use plan::Ino;
 use rustix::fs::{
     AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags, fchmod, fchown, fsetxattr, futimens, lsetxattr,
     utimensat,
@@ -48,7 +49,7 @@ impl Failed {
     fn set(
         &mut self,
         volume: &FileSystem,
-        ino: u64,
+        ino: Ino,
         set: impl Fn(&[u8], &[u8]) -> Result<(), Errno>,
     ) -> Result<(), String> {
         let names = volume.attribute_names(ino).map_err(|error| error.to_string())?;
@@ -69,7 +70,7 @@ impl Failed {
 ///
 /// # Errors
 /// Names the attributes that could not be set; the others are set.
-pub fn give(file: impl AsFd, stat: &Stat, volume: &FileSystem, ino: u64) -> Result<(), String> {
+pub fn give(file: impl AsFd, stat: &Stat, volume: &FileSystem, ino: Ino) -> Result<(), String> {
     let file = file.as_fd();
     let mut failed = Failed::default();
     let (uid, gid) = owner(stat);
@@ -84,7 +85,7 @@ pub fn give(file: impl AsFd, stat: &Stat, volume: &FileSystem, ino: u64) -> Resu
 ///
 /// # Errors
 /// Names the attributes that could not be set; the others are set.
-pub fn give_at(directory: impl AsFd, name: &[u8], stat: &Stat, volume: &FileSystem, ino: u64) -> Result<(), String> {
+pub fn give_at(directory: impl AsFd, name: &[u8], stat: &Stat, volume: &FileSystem, ino: Ino) -> Result<(), String> {
     let directory = directory.as_fd();
     let mut failed = Failed::default();
     let (uid, gid) = owner(stat);

@@ -3,6 +3,7 @@
 use crate::encode::hash::add_zeroes;
 use blake3::Hasher;
 use fs::{Error, FileSystem, Seek};
+use plan::Ino;
 use std::ops::Range;
 
 /// How many bytes are read at a time: about a stripe.
@@ -11,7 +12,7 @@ const READ_PIECE_BYTES: u64 = 4 << 20;
 /// Reads a range of a file and passes on its data; holes are only hashed.
 pub fn read<E: From<Error>>(
     volume: &FileSystem,
-    ino: u64,
+    ino: Ino,
     range: Range<u64>,
     has_holes: bool,
     hasher: &mut Hasher,
@@ -37,7 +38,7 @@ pub fn read<E: From<Error>>(
     Ok(())
 }
 
-fn next_data(volume: &FileSystem, ino: u64, at: u64, range: &Range<u64>) -> Result<Range<u64>, Error> {
+fn next_data(volume: &FileSystem, ino: Ino, at: u64, range: &Range<u64>) -> Result<Range<u64>, Error> {
     let start = match volume.seek(ino, at, Seek::Data) {
         Err(Error::NoData) => return Ok(range.end..range.end),
         found => found?.min(range.end),

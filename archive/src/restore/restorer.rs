@@ -12,6 +12,7 @@ use crate::transport::Broken;
 use crate::walk::stat_at;
 use blake3::Hasher;
 use fs::{Attributes, FileKind, FileSystem};
+use plan::Ino;
 use plan::schedule::Parts;
 use rustix::fd::OwnedFd;
 use rustix::fs::{
@@ -84,7 +85,7 @@ impl Craft for Restorer<'_> {
                 }
             }
             Work::Open(large) => match self.open(large) {
-                Ok(Some(parts)) => made.opened = Some((Large { ino: 1, ..large.clone() }, parts)),
+                Ok(Some(parts)) => made.opened = Some((Large { ino: Ino(1), ..large.clone() }, parts)),
                 Ok(None) => {}
                 Err(trouble) => report(&large.place, &large.item, trouble, problems)?,
             },
@@ -123,7 +124,7 @@ fn report(place: &DirectoryPair, item: &Item, trouble: Trouble, problems: &mut V
 /// The attributes of an existing file, in the volume's form.
 fn as_attributes(stat: &Stat) -> Attributes {
     Attributes {
-        ino: stat.identity.1,
+        ino: Ino(stat.identity.1),
         kind: stat.kind,
         mode: stat.mode,
         links: stat.links,
@@ -180,7 +181,7 @@ impl<'a> Restorer<'a> {
     /// Sets the attributes of a directory when all files are in it.
     fn directory(&mut self, parent: &OwnedFd, item: &Item) -> Result<(), Trouble> {
         let directory = open_below(parent, &item.name)?;
-        give(&directory, &item.stat, self.volume(), item.stat.identity.1).map_err(Trouble::File)?;
+        give(&directory, &item.stat, self.volume(), Ino(item.stat.identity.1)).map_err(Trouble::File)?;
         self.tally.others += 1;
         Ok(())
     }
@@ -194,7 +195,7 @@ impl<'a> Restorer<'a> {
         };
         let link = |_: &Attributes| {
             let target = readlinkat(directory, &item.name[..], Vec::new()).map(|target| target.into_bytes());
-            target.ok() == self.volume().read_link(item.stat.identity.1).ok()
+            target.ok() == self.volume().read_link(Ino(item.stat.identity.1)).ok()
         };
         Ok((decide(&item.stat, there.as_ref().map(as_attributes).as_ref(), link), there))
     }
@@ -308,7 +309,7 @@ impl<'a> Restorer<'a> {
     /// Creates a file under a name that no other worker uses. Returns the attributes that could not
     /// be set.
     fn make(&mut self, directory: &OwnedFd, name: &[u8], item: &Item) -> Result<Option<String>, Trouble> {
-        let (stat, ino) = (&item.stat, item.stat.identity.1);
+        let (stat, ino) = (&item.stat, Ino(item.stat.identity.1));
         let kind = match stat.kind {
             FileKind::File => {
                 let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -350,7 +351,7 @@ impl<'a> Restorer<'a> {
         let stat = &item.stat;
         let (file, last) = (file.as_fd(), range.end == stat.size);
         let has_holes = stat.allocated < stat.size;
-        read(self.volume(), stat.identity.1, range, has_holes, &mut hasher, |offset, bytes| {
+        read(self.volume(), Ino(stat.identity.1), range, has_holes, &mut hasher, |offset, bytes| {
             self.go_on()?;
             let (mut offset, mut bytes) = (offset, bytes);
             self.job.limiter.pass(bytes.len() as u64);
@@ -461,7 +462,7 @@ impl<'a> Restorer<'a> {
         let name = self.part_name(large);
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&self.job.hidden, &name[..], flags, Mode::empty())?;
-        let (item, ino) = (&large.item, large.item.stat.identity.1);
+        let (item, ino) = (&large.item, Ino(large.item.stat.identity.1));
         if let Err(what) = give(&file, &item.stat, self.volume(), ino) {
             let what = format!("it was restored without {what}");
             problems.push(Problem { path: large.place.source_of(&item.name), what });

@@ -52,7 +52,7 @@ pub fn stat(attributes: &Attributes) -> Stat {
         accessed: attributes.accessed,
         modified: attributes.modified,
         changed: attributes.changed,
-        identity: (0, attributes.ino),
+        identity: (0, attributes.ino.0),
     }
 }
 

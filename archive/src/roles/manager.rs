@@ -6,6 +6,7 @@
 use super::super::spill::Stack;
 use crate::message::{DirectoryPair, Ended, Group, Item, Large, Message, NAME_BYTES, Walk, Work};
 use crate::transport::{Broken, Crew, MANAGER, Next, Outbox, REPORTER, Rank, Role};
+use plan::Ino;
 use plan::schedule::{Parts, Policy, Queue, QueueLimits};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -101,7 +102,8 @@ impl Manager {
             let size = item.stat.size;
             let parts = Parts::new(size, self.crew.workers as usize, self.plan.part_bytes);
             if item.stat.kind == fs::FileKind::File && parts.are_several() {
-                let large = Large { place: DirectoryPair::clone(&place), item, part_bytes: parts.part_bytes(), ino: 0 };
+                let large =
+                    Large { place: DirectoryPair::clone(&place), item, part_bytes: parts.part_bytes(), ino: Ino(0) };
                 // Its place is after the parts of files that have begun, and before all work that
                 // is smaller than a part.
                 self.queue.push(Object::Open(Box::new(large)), (parts.part_bytes() - 1).max(self.plan.limits.bytes));
@@ -378,7 +380,7 @@ mod tests {
         let [(4, Message::Do(task, Work::Open(large)))] = &open[..] else { panic!("{open:?}") };
         assert_eq!((*task, large.part_bytes), (1, 1 << 16));
         assert_eq!(say(&mut manager, 5, Message::Ready), [], "the other name waits");
-        let opened = Large { ino: 99, ..large.clone() };
+        let opened = Large { ino: Ino(99), ..large.clone() };
         let mut out = say(&mut manager, 4, Message::Opened(1, opened.clone(), vec![0, 3]));
         out.extend(say(&mut manager, 4, Message::Ready));
         let parts: Vec<&Work> =

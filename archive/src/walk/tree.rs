@@ -9,6 +9,7 @@ use crate::message::{DirectoryPair, Group, Item, MAX_ITEMS, NAME_BYTES, Problem,
 use crate::roles::{Found, Tree};
 use crate::transport::Broken;
 use fs::{Attributes, BulkFile, FileKind, FileSystem, New, SetAttributes, SetTime};
+use plan::Ino;
 use rustix::fd::OwnedFd;
 use rustix::fs::Dir;
 use std::collections::HashMap;
@@ -191,18 +192,18 @@ impl Walking {
         fd: &OwnedFd,
         items: &[Item],
         found: &mut Found,
-    ) -> Result<Vec<Option<(u64, bool)>>, Broken> {
+    ) -> Result<Vec<Option<(Ino, bool)>>, Broken> {
         if items.is_empty() {
             return Ok(Vec::new());
         }
         let there = match place.fresh {
             true => vec![None; items.len()],
-            false if place.ino == 0 => vec![None; items.len()],
+            false if place.ino == Ino(0) => vec![None; items.len()],
             false => {
                 self.volume.lookups(&items.iter().map(|item| (place.ino, item.name.clone())).collect::<Vec<_>>())?
             }
         };
-        let first = if self.dry { 0 } else { self.volume.new_inos(items.len() as u32)? };
+        let first = if self.dry { Ino(0) } else { self.volume.new_inos(items.len() as u32)? };
         let (mut made, mut new) = (Vec::new(), Vec::new());
         for ((number, item), there) in (0..).zip(items).zip(there) {
             let path = || place.source_of(&item.name);
@@ -224,8 +225,8 @@ impl Walking {
                         found.problems.push(problem(path(), errno(error)));
                         Vec::new()
                     });
-                    new.push((made.len(), whole(place.ino, first + number, item, attributes)));
-                    made.push(Some((if self.dry { 0 } else { first + number }, true)));
+                    new.push((made.len(), whole(place.ino, first.plus(number), item, attributes)));
+                    made.push(Some((if self.dry { Ino(0) } else { first.plus(number) }, true)));
                 }
             }
         }
@@ -367,7 +368,7 @@ fn extended(parent: &OwnedFd, item: &Item) -> Result<Extended, rustix::io::Errno
 }
 
 /// A directory inside another. Paths below a directory that was `named` begin at that directory.
-fn inside(place: &DirectoryPair, item: &Item, ino: u64, fresh: bool, named: bool) -> DirectoryPair {
+fn inside(place: &DirectoryPair, item: &Item, ino: Ino, fresh: bool, named: bool) -> DirectoryPair {
     let source = place.source_of(&item.name);
     DirectoryPair {
         below: if named { source.len() + 1 } else { place.below },
@@ -382,7 +383,7 @@ fn inside(place: &DirectoryPair, item: &Item, ino: u64, fresh: bool, named: bool
 }
 
 /// A description of a new file, without content.
-pub fn whole(parent: u64, ino: u64, item: &Item, attributes: Vec<(Vec<u8>, Vec<u8>)>) -> BulkFile {
+pub fn whole(parent: Ino, ino: Ino, item: &Item, attributes: Vec<(Vec<u8>, Vec<u8>)>) -> BulkFile {
     let stat = &item.stat;
     let (kind, mode, uid, gid, device) = (stat.kind, stat.mode, stat.uid, stat.gid, stat.device);
     BulkFile {
@@ -425,7 +426,7 @@ pub fn sync_directory(volume: &FileSystem, there: &Attributes, stat: &Stat) -> R
 ///
 /// # Errors
 /// If the metadata cannot be read or written.
-pub fn sync_attributes(volume: &FileSystem, ino: u64, wanted: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Broken> {
+pub fn sync_attributes(volume: &FileSystem, ino: Ino, wanted: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Broken> {
     for name in volume.attribute_names(ino)? {
         if !name.starts_with(OWN) && !wanted.iter().any(|(wanted, _)| *wanted == name) {
             volume.remove_attribute(ino, &name)?;

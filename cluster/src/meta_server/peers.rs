@@ -147,6 +147,7 @@ mod tests {
     use super::super::{Ticket, seat};
     use super::*;
     use crate::golden::{is_table, row};
+    use plan::Ino;
 
     #[test]
     fn messages_have_fixed_bytes() {
@@ -175,7 +176,7 @@ mod tests {
             row!("whereabouts-unknown", Whereabouts, Whereabouts::default()),
             row!("holds", Holds, Holds { opening: 300, servers }),
             row!("ticket", Ticket, ticket),
-            row!("recall", Vec<session::Question>, vec![(1000, 300)]),
+            row!("recall", Vec<session::Question>, vec![(Ino(1000), 300)]),
         ];
         is_table(include_str!("../golden/peers.txt"), &lines);
     }

@@ -5,7 +5,7 @@ use crate::{VolumeAddress, connect};
 use fs::label::{Label, Member};
 use fs::{FileKind, FileSystem, New, OpenOptions, ROOT, Sessions};
 use meta::kv::MemoryIndex;
-use plan::TargetId;
+use plan::{Ino, TargetId};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -56,7 +56,7 @@ fn nowhere() -> String {
     listener.local_addr().unwrap().to_string()
 }
 
-fn make(fs: &FileSystem, name: &str) -> fs::Result<u64> {
+fn make(fs: &FileSystem, name: &str) -> fs::Result<Ino> {
     let new = New { kind: FileKind::File, mode: 0o644, uid: 0, gid: 0, device: 0, link: Vec::new() };
     Ok(fs.make(ROOT, name.as_bytes(), &new)?.ino)
 }

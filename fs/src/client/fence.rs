@@ -6,6 +6,7 @@
 use crate::FileSystem;
 use crate::client::Client;
 use crate::data::sharing::NO_SESSION;
+use plan::Ino;
 use std::sync::atomic::Ordering;
 
 impl FileSystem {
@@ -39,7 +40,7 @@ impl FileSystem {
     }
 
     /// The locks that were lost since the last call: files and owners.
-    pub fn take_lost_locks(&self) -> Vec<(u64, u64)> {
+    pub fn take_lost_locks(&self) -> Vec<(Ino, u64)> {
         self.client().map_or_else(Vec::new, |client| client.locks.take_lost())
     }
 }

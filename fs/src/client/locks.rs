@@ -8,6 +8,7 @@
 use crate::client::Client;
 use crate::error::lost;
 use crate::{Error, FileSystem, Result};
+use plan::Ino;
 use session::port::FileLock;
 
 impl FileSystem {
@@ -21,7 +22,7 @@ impl FileSystem {
     /// # Errors
     /// When the metadata server does not answer, the volume is not shared, or what was written
     /// before cannot be committed.
-    pub fn lock(&self, ino: u64, wanted: &FileLock, wait: Option<&dyn Fn() -> bool>) -> Result<bool> {
+    pub fn lock(&self, ino: Ino, wanted: &FileLock, wait: Option<&dyn Fn() -> bool>) -> Result<bool> {
         let client = self.locker()?;
         // The new lock may cover less than the owner held so far, so commit first.
         self.publish(ino)?;
@@ -46,7 +47,7 @@ impl FileSystem {
     /// As `lock`, and when something that was written before is lost. If the server answers, the
     /// range is unlocked even after an error. Then the data is committed later, unless another
     /// client asks for the file before.
-    pub fn unlock(&self, ino: u64, owner: u64, first: u64, last: u64) -> Result<()> {
+    pub fn unlock(&self, ino: Ino, owner: u64, first: u64, last: u64) -> Result<()> {
         let client = self.locker()?;
         let range = first..=last;
         if !client.locks.has(ino, owner, &range) {
@@ -67,7 +68,7 @@ impl FileSystem {
     }
 
     /// Commits what was written to a file, so that other clients see it.
-    pub(crate) fn publish(&self, ino: u64) -> Result<()> {
+    pub(crate) fn publish(&self, ino: Ino) -> Result<()> {
         match self.table.find(ino) {
             Some(file) if !file.state().buffer.is_clean() => self.hand_over(&file),
             _ => Ok(()),
@@ -75,7 +76,7 @@ impl FileSystem {
     }
 
     /// Drops the known size of a file, which may have changed: it is read again.
-    fn look_anew(&self, ino: u64) {
+    fn look_anew(&self, ino: Ino) {
         let Some(file) = self.table.find(ino) else { return };
         let mut state = file.state();
         if state.buffer.is_clean() && !state.changing {
@@ -87,7 +88,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// As `lock`.
-    pub fn conflicting_lock(&self, ino: u64, wanted: &FileLock) -> Result<Option<FileLock>> {
+    pub fn conflicting_lock(&self, ino: Ino, wanted: &FileLock) -> Result<Option<FileLock>> {
         Ok(self.locker()?.session.conflicting_lock(ino, wanted.clone())?)
     }
 }

@@ -23,7 +23,7 @@ use crate::volume::label::{Label, Member, Role as TargetRole};
 use crate::volume::stripe_size;
 use crate::{Error, FileSystem, OpenOptions, Result};
 use ::volume::ranked::Ranked;
-use plan::{SetId, TargetId};
+use plan::{Ino, SetId, TargetId};
 use session::Question;
 use session::port::{Entered, Port, Session};
 use std::collections::{BTreeMap, HashMap};
@@ -75,16 +75,16 @@ pub(crate) struct Client {
     pub(crate) removals: Removals,
     pub(crate) find: Find,
     /// Open files: the number of all openers, and of those that write.
-    open: Ranked<HashMap<u64, (u32, u32)>, ClientOpens>,
+    open: Ranked<HashMap<Ino, (u32, u32)>, ClientOpens>,
     /// Files that were opened for writing and not reported clean to the server since, with the
     /// number of the last open or close.
-    dirty: Ranked<BTreeMap<u64, u64>, ClientDirty>,
+    dirty: Ranked<BTreeMap<Ino, u64>, ClientDirty>,
     /// Those of them that could not be committed when they were unlocked, with the number of that.
-    owed: Ranked<BTreeMap<u64, u64>, ClientOwed>,
+    owed: Ranked<BTreeMap<Ino, u64>, ClientOwed>,
     /// Files that are being committed because of a recall, with the last question for each.
-    recalled: Ranked<HashMap<u64, u64>, ClientRecalled>,
+    recalled: Ranked<HashMap<Ino, u64>, ClientRecalled>,
     /// The append reservations of files in `dirty`, until everything in them is committed.
-    reservations: Ranked<HashMap<u64, Reserved>, ClientReservations>,
+    reservations: Ranked<HashMap<Ino, Reserved>, ClientReservations>,
     /// The number of opens and closes by writers so far.
     writes: AtomicU64,
     generation: AtomicU64,
@@ -319,17 +319,17 @@ impl FileSystem {
     /// Reports to the server which files have nothing uncommitted any more.
     fn tell_clean(&self, client: &Client) -> Result<()> {
         self.settle_reservations(client, None);
-        let writes = |ino: &u64| client.open.lock().get(ino).is_some_and(|(_, writers)| *writers > 0);
+        let writes = |ino: &Ino| client.open.lock().get(ino).is_some_and(|(_, writers)| *writers > 0);
         // The numbers are older than the check: a file that is written meanwhile does not count as
         // clean.
-        let all: Vec<(u64, u64)> = client.dirty.lock().iter().map(|(&ino, &number)| (ino, number)).collect();
+        let all: Vec<(Ino, u64)> = client.dirty.lock().iter().map(|(&ino, &number)| (ino, number)).collect();
         let owed = client.owed.lock().clone();
-        let is_due = |ino: &u64| owed.contains_key(ino) || !writes(ino);
-        let clean: Vec<(u64, u64)> = all.into_iter().filter(|(ino, _)| is_due(ino) && self.is_clean(*ino)).collect();
+        let is_due = |ino: &Ino| owed.contains_key(ino) || !writes(ino);
+        let clean: Vec<(Ino, u64)> = all.into_iter().filter(|(ino, _)| is_due(ino) && self.is_clean(*ino)).collect();
         if !clean.is_empty() {
             client.session.clean(&clean)?;
             client.owes_none(&clean);
-            let closed: Vec<(u64, u64)> = clean.into_iter().filter(|(ino, _)| !writes(ino)).collect();
+            let closed: Vec<(Ino, u64)> = clean.into_iter().filter(|(ino, _)| !writes(ino)).collect();
             let mut dirty = client.dirty.lock();
             for (ino, number) in closed {
                 if dirty.get(&ino) == Some(&number) {
@@ -343,9 +343,9 @@ impl FileSystem {
 
     /// Drops reservations whose data is committed: from then on the metadata has the size of the
     /// file, even when other clients truncate it.
-    fn settle_reservations(&self, client: &Client, only: Option<u64>) {
+    fn settle_reservations(&self, client: &Client, only: Option<Ino>) {
         let reservations = client.reservations.lock().clone();
-        let committed = |(ino, reserved): &(u64, Reserved)| {
+        let committed = |(ino, reserved): &(Ino, Reserved)| {
             only.is_none_or(|only| only == *ino) && reserved.waiting == 0 && self.is_clean(*ino)
         };
         for (ino, reserved) in reservations.into_iter().filter(committed) {
@@ -356,7 +356,7 @@ impl FileSystem {
         }
     }
 
-    fn is_clean(&self, ino: u64) -> bool {
+    fn is_clean(&self, ino: Ino) -> bool {
         self.table.find(ino).is_none_or(|file| file.state().buffer.is_clean())
     }
 
@@ -382,7 +382,7 @@ impl FileSystem {
     }
 
     /// Commits a file, and again if another question arrived meanwhile.
-    fn answer_recalls(&self, client: &Client, ino: u64) {
+    fn answer_recalls(&self, client: &Client, ino: Ino) {
         loop {
             let Some(question) = client.recalled.lock().get(&ino).copied() else { return };
             let mut number = client.last_write_of(ino);
@@ -440,7 +440,7 @@ impl Client {
     }
 
     /// Counts an open or close by a writer; returns its number.
-    fn number_of_write(&self, ino: u64) -> u64 {
+    fn number_of_write(&self, ino: Ino) -> u64 {
         let mut dirty = self.dirty.lock();
         let number = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
         dirty.insert(ino, number);
@@ -448,20 +448,20 @@ impl Client {
     }
 
     /// The number of the last open or close of a file by a writer, or of a later one.
-    fn last_write_of(&self, ino: u64) -> u64 {
+    fn last_write_of(&self, ino: Ino) -> u64 {
         let dirty = self.dirty.lock();
         dirty.get(&ino).copied().unwrap_or_else(|| self.writes.load(Ordering::Relaxed))
     }
 
     /// A file could not be committed when it was unlocked. Returns the number of that.
-    fn owe(&self, ino: u64) -> u64 {
+    fn owe(&self, ino: Ino) -> u64 {
         let number = self.number_of_write(ino);
         self.owed.lock().insert(ino, number);
         number
     }
 
     /// The server knows that these files have nothing uncommitted from before these numbers.
-    fn owes_none(&self, clean: &[(u64, u64)]) {
+    fn owes_none(&self, clean: &[(Ino, u64)]) {
         let mut owed = self.owed.lock();
         for (ino, number) in clean {
             if owed.get(ino).is_some_and(|of| of <= number) {

@@ -2,6 +2,7 @@
 
 use crate::ranks::ClientLocks;
 use ::volume::ranked::Ranked;
+use plan::Ino;
 use session::locks::{Lock, Locks};
 use session::port::FileLock;
 use std::ops::RangeInclusive;
@@ -21,7 +22,7 @@ struct Own {
     /// How often the locks were reclaimed.
     reclaims: u64,
     /// Files and owners of lost locks that were not reported yet.
-    lost: Vec<(u64, u64)>,
+    lost: Vec<(Ino, u64)>,
 }
 
 /// How often the locks had been reclaimed when a request for a new one was sent.
@@ -38,18 +39,18 @@ impl OwnLocks {
 
     /// Records a lock that a server granted. Returns false if locks were reclaimed since the
     /// request: the restarted server does not know this one.
-    pub(super) fn got(&self, asked: Asked, ino: u64, wanted: &FileLock) -> bool {
+    pub(super) fn got(&self, asked: Asked, ino: Ino, wanted: &FileLock) -> bool {
         let FileLock { owner, first, last, exclusive, process } = *wanted;
         let mut own = self.own.lock();
         Asked(own.reclaims) == asked
             && own.locks.lock(ino, Lock { owner: (OWN, owner), range: first..=last, exclusive, process })
     }
 
-    pub fn has(&self, ino: u64, owner: u64, range: &RangeInclusive<u64>) -> bool {
+    pub fn has(&self, ino: Ino, owner: u64, range: &RangeInclusive<u64>) -> bool {
         self.own.lock().locks.has(ino, (OWN, owner), range)
     }
 
-    pub fn gave_up(&self, ino: u64, owner: u64, range: &RangeInclusive<u64>) {
+    pub fn gave_up(&self, ino: Ino, owner: u64, range: &RangeInclusive<u64>) {
         self.own.lock().locks.unlock(ino, (OWN, owner), range);
     }
 
@@ -64,7 +65,7 @@ impl OwnLocks {
     }
 
     /// Marks one lock as lost.
-    fn lose(&self, ino: u64, held: &FileLock) {
+    fn lose(&self, ino: Ino, held: &FileLock) {
         let mut own = self.own.lock();
         own.locks.unlock(ino, (OWN, held.owner), &(held.first..=held.last));
         own.lost.push((ino, held.owner));
@@ -75,14 +76,14 @@ impl OwnLocks {
         self.any_lost.load(Ordering::Acquire)
     }
 
-    pub fn take_lost(&self) -> Vec<(u64, u64)> {
+    pub fn take_lost(&self) -> Vec<(Ino, u64)> {
         let mut own = self.own.lock();
         self.any_lost.store(false, Ordering::Release);
         std::mem::take(&mut own.lost)
     }
 
     /// The locks to reclaim.
-    pub fn tell(&self) -> Vec<(u64, FileLock)> {
+    pub fn tell(&self) -> Vec<(Ino, FileLock)> {
         let mut own = self.own.lock();
         own.reclaims += 1;
         let reclaims = |Lock { owner, range, exclusive, process }: Lock| FileLock {
@@ -96,7 +97,7 @@ impl OwnLocks {
     }
 
     /// Marks locks as lost that a server refused. Returns how many.
-    pub fn lose_some(&self, refused: &[(u64, FileLock)]) -> usize {
+    pub fn lose_some(&self, refused: &[(Ino, FileLock)]) -> usize {
         refused.iter().for_each(|(ino, held)| self.lose(*ino, held));
         refused.len()
     }
@@ -110,12 +111,12 @@ mod tests {
     fn a_lock_that_another_server_refuses_is_lost_and_no_other() {
         let own = OwnLocks::default();
         let held = |first| FileLock { owner: 3, first, last: first + 9, exclusive: true, process: 1 };
-        assert!(own.got(own.asking(), 7, &held(0)) && own.got(own.asking(), 7, &held(20)));
+        assert!(own.got(own.asking(), Ino(7), &held(0)) && own.got(own.asking(), Ino(7), &held(20)));
         let before = own.asking();
         assert_eq!(own.tell().len(), 2);
-        assert!(!own.got(before, 7, &held(40)), "the server before granted it");
-        assert_eq!(own.lose_some(&[(7, held(0))]), 1);
-        assert!(!own.has(7, 3, &(0..=9)) && own.has(7, 3, &(20..=29)));
-        assert_eq!(own.take_lost(), [(7, 3)]);
+        assert!(!own.got(before, Ino(7), &held(40)), "the server before granted it");
+        assert_eq!(own.lose_some(&[(Ino(7), held(0))]), 1);
+        assert!(!own.has(Ino(7), 3, &(0..=9)) && own.has(Ino(7), 3, &(20..=29)));
+        assert_eq!(own.take_lost(), [(Ino(7), 3)]);
     }
 }

@@ -9,6 +9,7 @@ use crate::FileSystem;
 use crate::client::Client;
 use crate::data::sharing::Sharing;
 use meta::{Error, Result};
+use plan::Ino;
 use session::port::{Entered, Entry, FileLock, Held, Session, VERSION};
 use volume::target::boot_time;
 
@@ -76,7 +77,7 @@ impl FileSystem {
 
     /// The server refuses what this client has, and would do so again. Ends the session, so that
     /// the client is fenced and goes on in another one, instead of asking for ever.
-    fn give_up(&self, session: &dyn Session, lapsed: bool, why: &Error) -> Result<Vec<(u64, FileLock)>> {
+    fn give_up(&self, session: &dyn Session, lapsed: bool, why: &Error) -> Result<Vec<(Ino, FileLock)>> {
         self.volume.warn(&format!("the metadata server does not accept what this client has: {why}"));
         if lapsed {
             return tell(session, Held::default());
@@ -87,7 +88,7 @@ impl FileSystem {
 }
 
 /// Tells the server what the session has. Returns the locks that it refuses.
-fn tell(session: &dyn Session, mut held: Held) -> Result<Vec<(u64, FileLock)>> {
+fn tell(session: &dyn Session, mut held: Held) -> Result<Vec<(Ino, FileLock)>> {
     for part in 0.. {
         let some = held.split(MAX_MESSAGE_ENTRIES);
         let last = held.count() == 0;

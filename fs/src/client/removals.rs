@@ -2,6 +2,7 @@
 //! kernel knows, for as long as the kernel knows them.
 
 use crate::Result;
+use plan::Ino;
 use session::REMOVED_AT_A_TIME;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -22,23 +23,23 @@ struct State {
     noted: u64,
     /// Reported files, the last removal among them, and the kernel's last lookup at that time: the
     /// kernel may still learn of these files by the answer to such a lookup.
-    reported: Option<(Vec<u64>, u64, u64)>,
+    reported: Option<(Vec<Ino>, u64, u64)>,
     /// Files that the server keeps for this client.
-    kept: BTreeSet<u64>,
+    kept: BTreeSet<Ino>,
 }
 
 /// A report to the server.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Note {
     pub noted: u64,
-    pub kept: Vec<u64>,
-    pub forgotten: Vec<u64>,
+    pub kept: Vec<Ino>,
+    pub forgotten: Vec<Ino>,
 }
 
 impl State {
     /// The next report to the server, if there is anything to report. `have_ended` says whether the
     /// kernel's lookups up to a number have ended, `knows` whether the kernel knows a file.
-    fn note(&mut self, have_ended: impl Fn(u64) -> bool, knows: impl Fn(u64) -> bool) -> Option<Note> {
+    fn note(&mut self, have_ended: impl Fn(u64) -> bool, knows: impl Fn(Ino) -> bool) -> Option<Note> {
         let mut note = Note { noted: self.noted, ..Note::default() };
         if let Some((reported, last, question)) = &self.reported {
             if !have_ended(*question) {
@@ -53,7 +54,7 @@ impl State {
     }
 
     /// The server got the report and answered with further removals.
-    fn was_reported(&mut self, note: &Note, last: u64, removed: Vec<u64>, question: u64) {
+    fn was_reported(&mut self, note: &Note, last: u64, removed: Vec<Ino>, question: u64) {
         self.noted = note.noted;
         note.forgotten.iter().for_each(|ino| _ = self.kept.remove(ino));
         self.last = self.last.max(last);
@@ -74,8 +75,8 @@ impl Removals {
     pub(super) fn tell(
         &self,
         have_ended: impl Fn(u64) -> bool,
-        knows: impl Fn(u64) -> bool,
-        ask: impl Fn(&Note) -> Result<((u64, Vec<u64>), u64)>,
+        knows: impl Fn(Ino) -> bool,
+        ask: impl Fn(&Note) -> Result<((u64, Vec<Ino>), u64)>,
     ) -> Result<()> {
         for round in 1..=MAX_ROUNDS {
             let Some(note) = lock(&self.0).note(&have_ended, &knows) else { return Ok(()) };
@@ -91,7 +92,7 @@ impl Removals {
     }
 
     /// Files that the server keeps for this client.
-    pub fn kept(&self) -> Vec<u64> {
+    pub fn kept(&self) -> Vec<Ino> {
         lock(&self.0).kept.iter().copied().collect()
     }
 }
@@ -108,15 +109,15 @@ mod tests {
         state.last = 12;
         let first = state.note(|_| true, |_| true).unwrap();
         assert_eq!(first, Note::default());
-        state.was_reported(&first, 12, vec![5, 6], 3);
+        state.was_reported(&first, 12, vec![Ino(5), Ino(6)], 3);
         // The answer to a lookup of the kernel is on its way, and it may name one of the two files.
         assert_eq!(state.note(|question| question < 3, |_| false), None);
-        let second = state.note(|question| question <= 3, |ino| ino == 6).unwrap();
-        assert_eq!(second, Note { noted: 12, kept: vec![6], forgotten: vec![] });
+        let second = state.note(|question| question <= 3, |ino| ino == Ino(6)).unwrap();
+        assert_eq!(second, Note { noted: 12, kept: vec![Ino(6)], forgotten: vec![] });
         // The report was lost.
-        assert_eq!(state.note(|_| true, |ino| ino == 6), Some(second));
+        assert_eq!(state.note(|_| true, |ino| ino == Ino(6)), Some(second));
         let third = state.note(|_| true, |_| false).unwrap();
-        assert_eq!(third, Note { noted: 12, kept: vec![], forgotten: vec![6] });
+        assert_eq!(third, Note { noted: 12, kept: vec![], forgotten: vec![Ino(6)] });
         state.was_reported(&third, 12, vec![], 4);
         assert_eq!(state.note(|_| true, |_| false), None);
     }
@@ -135,7 +136,7 @@ mod tests {
                     asked.set(asked.get() + 1);
                     assert!(asked.get() <= 100, "it goes on");
                     let last = removed.replace(removed.get() + at_a_time as u64);
-                    Ok(((last, (note.noted + 1..=last).take(REMOVED_AT_A_TIME).collect()), 0))
+                    Ok(((last, (note.noted + 1..=last).map(Ino).take(REMOVED_AT_A_TIME).collect()), 0))
                 };
                 removals.tell(|_| true, |_| false, ask).unwrap();
                 assert_eq!(asked.get(), expected, "{at_a_time} at a time");

@@ -5,7 +5,7 @@ use crate::Result;
 use crate::client::Client;
 use crate::data::sharing::{Reservation, Sharing};
 use meta::Attributes;
-use plan::TargetId;
+use plan::{Ino, TargetId};
 use session::KERNEL_VALID_FOR;
 use session::port::{opening_of_answer, within_opening};
 use std::sync::atomic::Ordering;
@@ -38,7 +38,7 @@ impl Sharing for Client {
         if self.alone().is_some() { KERNEL_VALID_FOR } else { Duration::ZERO }
     }
 
-    fn open(&self, ino: u64, write: bool) -> meta::Result<Option<Attributes>> {
+    fn open(&self, ino: Ino, write: bool) -> meta::Result<Option<Attributes>> {
         let number = if write { self.number_of_write(ino) } else { 0 };
         loop {
             let attributes = self.session.open(ino, number)?;
@@ -51,7 +51,7 @@ impl Sharing for Client {
         }
     }
 
-    fn close(&self, ino: u64) -> meta::Result<()> {
+    fn close(&self, ino: Ino) -> meta::Result<()> {
         let (writes, opening) = {
             let mut open = self.open.lock();
             let Some((all, writers)) = open.get_mut(&ino) else { return Ok(()) };
@@ -70,7 +70,7 @@ impl Sharing for Client {
         }
     }
 
-    fn reserve(&self, ino: u64, length: u64) -> Result<Option<Reservation>> {
+    fn reserve(&self, ino: Ino, length: u64) -> Result<Option<Reservation>> {
         loop {
             let begin = self.session.reserve_append(ino, length)?;
             let end = begin.saturating_add(length);
@@ -84,13 +84,13 @@ impl Sharing for Client {
         }
     }
 
-    fn appended(&self, ino: u64) {
+    fn appended(&self, ino: Ino) {
         if let Some(reserved) = self.reservations.lock().get_mut(&ino) {
             reserved.waiting = reserved.waiting.saturating_sub(1);
         }
     }
 
-    fn cut(&self, ino: u64, size: u64) -> Option<u64> {
+    fn cut(&self, ino: Ino, size: u64) -> Option<u64> {
         let mut reservations = self.reservations.lock();
         let reserved = reservations.get_mut(&ino).filter(|reserved| reserved.waiting == 0)?;
         let end = reserved.end;
@@ -98,18 +98,18 @@ impl Sharing for Client {
         Some(end)
     }
 
-    fn uncut(&self, ino: u64, end: u64) {
+    fn uncut(&self, ino: Ino, end: u64) {
         if let Some(reserved) = self.reservations.lock().get_mut(&ino) {
             reserved.end = end.max(reserved.end);
         }
     }
 
-    fn dropped(&self, inos: &[u64]) -> meta::Result<()> {
+    fn dropped(&self, inos: &[Ino]) -> meta::Result<()> {
         inos.iter().for_each(|ino| self.cache.forget_extents(*ino));
         self.session.dropped(inos)
     }
 
-    fn forget_extents(&self, ino: u64) {
+    fn forget_extents(&self, ino: Ino) {
         self.cache.forget_extents(ino);
     }
 
@@ -121,11 +121,11 @@ impl Sharing for Client {
         self.loss.swap(false, Ordering::Relaxed)
     }
 
-    fn take_loss_of(&self, ino: u64, at_close: bool) -> bool {
+    fn take_loss_of(&self, ino: Ino, at_close: bool) -> bool {
         self.cache.tell_lost(ino, at_close)
     }
 
-    fn take_certain_loss_of(&self, ino: u64) -> bool {
+    fn take_certain_loss_of(&self, ino: Ino) -> bool {
         self.cache.take_certain_loss(ino)
     }
 

@@ -11,7 +11,7 @@ use crate::data::store::{Pin, Stored};
 use crate::error::lost;
 use crate::{Error, FileSystem, Result};
 use meta::{Attributes, BulkFile, ContentEdit, Resize};
-use plan::{Extent, ExtentPlace, SetId, Span};
+use plan::{Extent, ExtentPlace, Ino, SetId, Span};
 use session::port::within_session;
 use std::collections::HashSet;
 use std::ops::Range;
@@ -39,7 +39,7 @@ pub struct BulkLoad<'a> {
 
 /// A file that is being loaded.
 struct Loading {
-    ino: u64,
+    ino: Ino,
     about: manifest::File,
     extents: Vec<Extent>,
     kind: LoadState,
@@ -62,7 +62,7 @@ enum LoadState {
 pub struct BulkLoaded {
     /// Files that were not created because their name exists, in the order in which they were
     /// finished.
-    pub refused: Vec<(u64, Vec<u8>)>,
+    pub refused: Vec<(Ino, Vec<u8>)>,
     /// Bytes of user data in stripes.
     pub stored_bytes: u64,
 }
@@ -90,7 +90,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// When the metadata cannot be written.
-    pub fn new_inos(&self, count: u32) -> Result<u64> {
+    pub fn new_inos(&self, count: u32) -> Result<Ino> {
         self.writable()?;
         Ok(self.meta.new_inos(count)?)
     }
@@ -111,7 +111,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// When the metadata cannot be read.
-    pub fn lookups(&self, names: &[(u64, Vec<u8>)]) -> Result<Vec<Option<Attributes>>> {
+    pub fn lookups(&self, names: &[(Ino, Vec<u8>)]) -> Result<Vec<Option<Attributes>>> {
         Ok(self.meta.lookups(names)?)
     }
 
@@ -125,7 +125,7 @@ impl BulkLoad<'_> {
     /// Begins a file with a number from [`FileSystem::new_inos`], or a part of an existing file.
     /// Data that is added next belongs to it. `about` is stored in the manifest, so that the file
     /// can be found when all metadata is lost.
-    pub fn begin(&mut self, ino: u64, about: manifest::File) {
+    pub fn begin(&mut self, ino: Ino, about: manifest::File) {
         if self.files.is_empty() {
             self.session = self.fs.sharing().session();
         }
@@ -345,7 +345,7 @@ impl FileSystem {
         }
     }
 
-    fn put_part(&self, ino: u64, edit: &ContentEdit) -> Result<meta::Seq> {
+    fn put_part(&self, ino: Ino, edit: &ContentEdit) -> Result<meta::Seq> {
         let file = self.table.enter(ino);
         let _one_at_a_time = file.content();
         let (_, dead, seq) = self.change_content(&file, edit, false)?;
@@ -370,7 +370,7 @@ mod tests {
         manifest::File { path: name.into(), size, mode: 0o600, uid: 1, gid: 2, modified: Time::default() }
     }
 
-    fn whole(ino: u64, name: &str, size: u64) -> BulkFile {
+    fn whole(ino: Ino, name: &str, size: u64) -> BulkFile {
         let time = Time { seconds: 1_000_000, nanoseconds: 123_456_789 };
         BulkFile {
             ino,
@@ -399,7 +399,7 @@ mod tests {
         }
     }
 
-    fn read(fs: &FileSystem, ino: u64, size: usize) -> Vec<u8> {
+    fn read(fs: &FileSystem, ino: Ino, size: usize) -> Vec<u8> {
         let mut all = vec![0xAA; size + 1];
         let length = fs.read(ino, 0, &mut all).unwrap();
         all.truncate(length);
@@ -415,12 +415,12 @@ mod tests {
         let first = fs.new_inos(2 * sizes.len() as u32).unwrap();
         let mut bulk_load = fs.bulk_load().unwrap();
         for (n, &size) in sizes.iter().enumerate() {
-            let (ino, name) = (first + n as u64, format!("file{n}"));
+            let (ino, name) = (first.plus(n as u64), format!("file{n}"));
             bulk_load.begin(ino, about(&name, size as u64));
             add(&mut bulk_load, 0, &noise[..size]);
             bulk_load.finish(whole(ino, &name, size as u64));
             // Every second file is begun again and given up.
-            bulk_load.begin(first + (sizes.len() + n) as u64, about("given-up", 5));
+            bulk_load.begin(first.plus((sizes.len() + n) as u64), about("given-up", 5));
             add(&mut bulk_load, 0, &noise[..size.min(1000)]);
             bulk_load.drop_last();
         }
@@ -428,7 +428,7 @@ mod tests {
         assert!(done.refused.is_empty() && bulk_load.is_empty() && bulk_load.bytes() == 0);
         bulk_load.begin(first, about("late", 5));
         add(&mut bulk_load, 0, b"never committed");
-        bulk_load.finish(whole(first + 1000, "late", 15));
+        bulk_load.finish(whole(first.plus(1000), "late", 15));
         drop(bulk_load);
         fs.abandon();
         drop(fs);
@@ -457,20 +457,20 @@ mod tests {
         let directory = fs.attributes(ROOT).unwrap();
         let mut bulk_load = fs.bulk_load().unwrap();
         for (n, name) in ["a", "b", "c"].into_iter().enumerate() {
-            bulk_load.begin(first + n as u64, about(name, 3));
+            bulk_load.begin(first.plus(n as u64), about(name, 3));
             add(&mut bulk_load, 0, b"new");
-            bulk_load.finish(whole(first + n as u64, name, 3));
+            bulk_load.finish(whole(first.plus(n as u64), name, 3));
         }
         assert_eq!(bulk_load.commit().unwrap().refused, [(ROOT, b"b".to_vec())]);
         assert_eq!(fs.lookup(ROOT, b"b").unwrap().ino, there);
-        assert_eq!(read(&fs, first + 2, 3), b"new");
+        assert_eq!(read(&fs, first.plus(2), 3), b"new");
         // Repeat the request, as after a lost answer: a file that is already there is not refused.
-        let again = [whole(first, "a", 3), whole(first + 9, "c", 3)];
+        let again = [whole(first, "a", 3), whole(first.plus(9), "c", 3)];
         assert_eq!(fs.put_files(&again).unwrap(), [1]);
-        let names: Vec<(u64, Vec<u8>)> = ["a", "x", "c"].iter().map(|name| (ROOT, name.as_bytes().to_vec())).collect();
+        let names: Vec<(Ino, Vec<u8>)> = ["a", "x", "c"].iter().map(|name| (ROOT, name.as_bytes().to_vec())).collect();
         let found = fs.lookups(&names).unwrap();
-        let inos: Vec<Option<u64>> = found.iter().map(|found| found.map(|found| found.ino)).collect();
-        assert_eq!(inos, [Some(first), None, Some(first + 2)]);
+        let inos: Vec<Option<Ino>> = found.iter().map(|found| found.map(|found| found.ino)).collect();
+        assert_eq!(inos, [Some(first), None, Some(first.plus(2))]);
         let now = fs.attributes(ROOT).unwrap();
         assert_eq!(
             (now.modified, now.size),

@@ -10,7 +10,7 @@ use crate::data::manifest::{self, Piece};
 use crate::data::store::{Pin, Stored};
 use crate::{Error, FileSystem, Result};
 use meta::{ContentEdit, Resize, Seq};
-use plan::{Extent, ExtentPlace, Span};
+use plan::{Extent, ExtentPlace, Ino, Span};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -33,7 +33,7 @@ pub(crate) struct Packer<'a> {
     inside: Vec<(Arc<File>, Taken)>,
     pieces: Vec<Piece>,
     manifest_bytes: usize,
-    paths: HashMap<u64, Option<manifest::File>>,
+    paths: HashMap<Ino, Option<manifest::File>>,
 }
 
 impl<'a> Packer<'a> {
@@ -142,7 +142,7 @@ impl Drop for Packer<'_> {
 
 impl FileSystem {
     /// The description of a file for the manifest of a stripe.
-    pub(crate) fn describe(&self, ino: u64) -> Option<manifest::File> {
+    pub(crate) fn describe(&self, ino: Ino) -> Option<manifest::File> {
         // Use the committed state: this client may be committing the file because another client
         // waits for it. Asking the server for the current state could then wait for that client,
         // which waits for this commit.
@@ -260,7 +260,7 @@ impl FileSystem {
         if parts.is_empty() {
             return Committed { seq: 0, failed, durable: false, left: 0, dropped: false };
         }
-        let edits: Vec<(u64, ContentEdit)> = parts.iter().map(|part| (part.file.ino, part.edit.clone())).collect();
+        let edits: Vec<(Ino, ContentEdit)> = parts.iter().map(|part| (part.file.ino, part.edit.clone())).collect();
         // One request to the server commits and syncs. If it fails, inline data is still in the
         // buffer and can be committed again. That is not true of stripes.
         let durable = wait == Wait::ForThis && rest.is_empty() && self.is_shared();

@@ -3,7 +3,7 @@
 use crate::data::buffer::Buffer;
 use crate::ranks::{FileContent, FileNames, FileStates, FileTable};
 use ::volume::ranked::{Guard, Ranked};
-use plan::SetId;
+use plan::{Ino, SetId};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ pub(crate) type Locked<'a> = Guard<'a, FileState, FileStates>;
 /// A file that is open or has uncommitted content.
 #[derive(Debug)]
 pub(crate) struct File {
-    pub ino: u64,
+    pub ino: Ino,
     /// Held while the committed content is changed. Lock it before `state`, and before the same
     /// lock of files with higher numbers. Readers do not take it. A thread may hold it during a
     /// request to the server, which is forbidden for `state`.
@@ -82,7 +82,7 @@ impl File {
     }
 
     pub fn content(&self) -> Guard<'_, (), FileContent> {
-        self.content.lock_by(self.ino)
+        self.content.lock_by(self.ino.0)
     }
 
     pub fn naming(&self) -> Guard<'_, (), FileNames> {
@@ -103,7 +103,7 @@ impl File {
 /// All files that are open or have uncommitted content.
 #[derive(Debug)]
 pub(crate) struct Table {
-    shards: [Ranked<HashMap<u64, Arc<File>>, FileTable>; SHARDS],
+    shards: [Ranked<HashMap<Ino, Arc<File>>, FileTable>; SHARDS],
     /// How many files were removed from the table.
     departures: AtomicU64,
 }
@@ -137,8 +137,8 @@ impl Table {
         Self { shards: std::array::from_fn(|_| Ranked::default()), departures: AtomicU64::new(0) }
     }
 
-    fn shard(&self, ino: u64) -> Guard<'_, HashMap<u64, Arc<File>>, FileTable> {
-        self.shards[ino as usize % SHARDS].lock()
+    fn shard(&self, ino: Ino) -> Guard<'_, HashMap<Ino, Arc<File>>, FileTable> {
+        self.shards[ino.0 as usize % SHARDS].lock()
     }
 
     /// Wraps a file into a reference.
@@ -147,7 +147,7 @@ impl Table {
     }
 
     /// The file with this number; adds it if it is not in the table.
-    pub fn enter(&self, ino: u64) -> Held<'_> {
+    pub fn enter(&self, ino: Ino) -> Held<'_> {
         let new = || {
             let (content, naming, state, arrived) = Default::default();
             Arc::new(File { ino, content, naming, state, arrived })
@@ -157,7 +157,7 @@ impl Table {
     }
 
     /// The file with this number, if it is in the table.
-    pub fn find(&self, ino: u64) -> Option<Held<'_>> {
+    pub fn find(&self, ino: Ino) -> Option<Held<'_>> {
         let file = self.shard(ino).get(&ino).cloned();
         file.map(|file| self.hold(file))
     }
@@ -225,6 +225,7 @@ impl Table {
 mod tests {
     use crate::testing::{Lab, make};
     use crate::{ROOT, SetAttributes, SetTime};
+    use plan::Ino;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
@@ -239,7 +240,7 @@ mod tests {
             for round in 0..60 {
                 let name = format!("f{}", dice.u8(..12));
                 let ino = fs.lookup(ROOT, name.as_bytes()).map_or_else(
-                    |_| fs.make(ROOT, name.as_bytes(), &new()).map_or(0, |made| made.ino),
+                    |_| fs.make(ROOT, name.as_bytes(), &new()).map_or(Ino(0), |made| made.ino),
                     |found| found.ino,
                 );
                 let open = fs.open(ino, true).is_ok();

@@ -2,6 +2,7 @@
 //! local file system, such a file can still be opened after it lost its last name.
 
 use crate::FileSystem;
+use plan::Ino;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard};
 use volume::lock;
@@ -12,7 +13,7 @@ const SHARDS: usize = 16;
 /// The files that the kernel knows.
 #[derive(Debug, Default)]
 pub(crate) struct Lookups {
-    counts: [Mutex<HashMap<u64, u64>>; SHARDS],
+    counts: [Mutex<HashMap<Ino, u64>>; SHARDS],
     asking: Mutex<Asking>,
 }
 
@@ -37,8 +38,8 @@ impl Drop for Lookup<'_> {
 }
 
 impl Lookups {
-    fn shard(&self, ino: u64) -> MutexGuard<'_, HashMap<u64, u64>> {
-        lock(&self.counts[ino as usize % SHARDS])
+    fn shard(&self, ino: Ino) -> MutexGuard<'_, HashMap<Ino, u64>> {
+        lock(&self.counts[ino.0 as usize % SHARDS])
     }
 
     /// Begins a lookup. Until it ends, it is not certain which files the kernel knows.
@@ -61,12 +62,12 @@ impl Lookups {
     }
 
     /// Counts one more answer that names the file.
-    pub fn add(&self, ino: u64) {
+    pub fn add(&self, ino: Ino) {
         *self.shard(ino).entry(ino).or_default() += 1;
     }
 
     /// The kernel forgets `count` answers. Returns whether it no longer knows the file.
-    pub fn forget(&self, ino: u64, count: u64) -> bool {
+    pub fn forget(&self, ino: Ino, count: u64) -> bool {
         let mut shard = self.shard(ino);
         let Some(known) = shard.get_mut(&ino) else { return false };
         *known = known.saturating_sub(count);
@@ -78,7 +79,7 @@ impl Lookups {
     }
 
     /// Whether the kernel knows a file.
-    pub fn knows(&self, ino: u64) -> bool {
+    pub fn knows(&self, ino: Ino) -> bool {
         self.shard(ino).contains_key(&ino)
     }
 
@@ -97,13 +98,13 @@ impl FileSystem {
 
     /// The kernel learns of a file: the file stays, with or without a name, until the kernel
     /// forgets it. Call this before the [`Lookup`] ends.
-    pub fn looked_up(&self, ino: u64) {
+    pub fn looked_up(&self, ino: Ino) {
         self.lookups.add(ino);
     }
 
     /// The kernel forgets `count` answers that named a file. A file without a name is removed,
     /// unless it is open.
-    pub fn forget(&self, ino: u64, count: u64) {
+    pub fn forget(&self, ino: Ino, count: u64) {
         if self.lookups.forget(ino, count)
             && let Some(file) = self.table.find(ino)
         {
@@ -112,7 +113,7 @@ impl FileSystem {
     }
 
     /// Whether the kernel knows a file.
-    pub fn knows(&self, ino: u64) -> bool {
+    pub fn knows(&self, ino: Ino) -> bool {
         self.lookups.knows(ino)
     }
 
@@ -130,12 +131,12 @@ mod tests {
     #[test]
     fn a_file_is_known_until_the_kernel_forgot_it_as_often_as_it_was_told() {
         let lookups = Lookups::default();
-        [5, 5, 21].into_iter().for_each(|ino| lookups.add(ino));
-        assert!(lookups.knows(5) && lookups.knows(21) && !lookups.knows(6));
-        assert!(!lookups.forget(5, 1) && lookups.knows(5));
-        assert!(lookups.forget(5, 1) && !lookups.knows(5));
+        [5, 5, 21].into_iter().for_each(|ino| lookups.add(Ino(ino)));
+        assert!(lookups.knows(Ino(5)) && lookups.knows(Ino(21)) && !lookups.knows(Ino(6)));
+        assert!(!lookups.forget(Ino(5), 1) && lookups.knows(Ino(5)));
+        assert!(lookups.forget(Ino(5), 1) && !lookups.knows(Ino(5)));
         // Forgetting too often, or an unknown file, has no effect.
-        assert!(lookups.forget(21, 9) && !lookups.forget(21, 1) && !lookups.forget(7, 1));
+        assert!(lookups.forget(Ino(21), 9) && !lookups.forget(Ino(21), 1) && !lookups.forget(Ino(7), 1));
     }
 
     #[test]

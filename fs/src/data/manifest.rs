@@ -6,13 +6,14 @@
 //! written.
 
 use meta::Time;
+use plan::Ino;
 use serde::{Deserialize, Serialize};
 
 /// A piece of a file in a stripe. The pieces lie in the stripe in this order, without gaps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
     /// The inode number of the file.
-    pub ino: u64,
+    pub ino: Ino,
     /// Its offset in the file, in bytes.
     pub offset: u64,
     /// Its length, in bytes.
@@ -60,8 +61,8 @@ mod tests {
         let modified = Time { seconds: 1_700_000_000, nanoseconds: 5 };
         let file = File { path: b"a/b".to_vec(), size: 5000, mode: 0o644, uid: 1000, gid: 100, modified };
         let pieces = [
-            Piece { ino: 16, offset: 0, length: 4096, file: Some(file) },
-            Piece { ino: 16, offset: 4096, length: 904, file: None },
+            Piece { ino: Ino(16), offset: 0, length: 4096, file: Some(file) },
+            Piece { ino: Ino(16), offset: 4096, length: 904, file: None },
         ];
         let bytes: String = encode(&pieces).iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(bytes, "02100080200103612f628827a403e8076480c49fd50c05108020880700");
@@ -76,6 +77,7 @@ mod tests {
         #[test]
         fn pieces_come_back(ino: u64, offset: u64, length: u64, path in prop::collection::vec(any::<u8>(), 0..50)) {
             let file = File { path, size: 5, mode: 0o644, uid: 1, gid: 2, modified: Time::default() };
+            let ino = Ino(ino);
             let pieces =
                 vec![Piece { ino, offset, length, file: Some(file) }, Piece { ino, offset: 0, length, file: None }];
             prop_assert_eq!(decode(&encode(&pieces)), Some(pieces));

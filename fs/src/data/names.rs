@@ -4,6 +4,7 @@
 use crate::data::file::{File, FileState};
 use crate::{Error, FileSystem, Result};
 use meta::{AttributeChange, Attributes, FileKind, Listed, New, Removed, Rename, RenameMode, SetTime, Time};
+use plan::Ino;
 use std::time::Instant;
 
 /// How often attributes are read again because a commit changed the file meanwhile, before the
@@ -95,7 +96,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// Those of [`meta::Meta::lookup`].
-    pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attributes> {
+    pub fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Attributes> {
         let departures = self.table.departures();
         Ok(self.with_buffer(self.meta.lookup(parent, name)?, departures))
     }
@@ -104,7 +105,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// When it does not exist.
-    pub fn attributes(&self, ino: u64) -> Result<Attributes> {
+    pub fn attributes(&self, ino: Ino) -> Result<Attributes> {
         match self.table.find(ino) {
             Some(file) => self.attributes_of(&file),
             // All earlier writes are committed.
@@ -116,11 +117,11 @@ impl FileSystem {
     ///
     /// # Errors
     /// When the file does not exist, or has no size to set.
-    pub fn set_attributes(&self, ino: u64, change: SetAttributes) -> Result<Attributes> {
+    pub fn set_attributes(&self, ino: Ino, change: SetAttributes) -> Result<Attributes> {
         self.in_this_session(|| self.set_attributes_in_session(ino, change))
     }
 
-    fn set_attributes_in_session(&self, ino: u64, change: SetAttributes) -> Result<Attributes> {
+    fn set_attributes_in_session(&self, ino: Ino, change: SetAttributes) -> Result<Attributes> {
         self.writable()?;
         if let Some(size) = change.size {
             self.truncate(ino, size)?;
@@ -157,11 +158,11 @@ impl FileSystem {
     ///
     /// # Errors
     /// When the file does not exist, or they cannot be removed.
-    pub fn take_privileges(&self, ino: u64) -> Result<bool> {
+    pub fn take_privileges(&self, ino: Ino) -> Result<bool> {
         self.in_this_session(|| self.take_privileges_in_session(ino))
     }
 
-    fn take_privileges_in_session(&self, ino: u64) -> Result<bool> {
+    fn take_privileges_in_session(&self, ino: Ino) -> Result<bool> {
         if !self.meta.has_privileges(ino)? {
             return Ok(false);
         }
@@ -181,7 +182,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// Those of [`meta::Meta::make`].
-    pub fn make(&self, parent: u64, name: &[u8], new: &New) -> Result<Attributes> {
+    pub fn make(&self, parent: Ino, name: &[u8], new: &New) -> Result<Attributes> {
         self.writable()?;
         self.check_metadata_space()?;
         Ok(self.in_this_session(|| self.meta.make(parent, name, new, self.stamp()))?.0)
@@ -191,11 +192,11 @@ impl FileSystem {
     ///
     /// # Errors
     /// Those of [`meta::Meta::link`].
-    pub fn link(&self, ino: u64, parent: u64, name: &[u8]) -> Result<Attributes> {
+    pub fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attributes> {
         self.in_this_session(|| self.link_in_session(ino, parent, name))
     }
 
-    fn link_in_session(&self, ino: u64, parent: u64, name: &[u8]) -> Result<Attributes> {
+    fn link_in_session(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attributes> {
         self.writable()?;
         self.check_metadata_space()?;
         let file = self.table.enter(ino);
@@ -221,7 +222,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// When the file is not a symbolic link.
-    pub fn read_link(&self, ino: u64) -> Result<Vec<u8>> {
+    pub fn read_link(&self, ino: Ino) -> Result<Vec<u8>> {
         Ok(self.meta.read_link(ino)?)
     }
 
@@ -229,7 +230,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// Those of [`meta::Meta::unlink`].
-    pub fn unlink(&self, parent: u64, name: &[u8]) -> Result<()> {
+    pub fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
         self.in_this_session(|| {
             self.writable()?;
             meta::check_name(name)?;
@@ -248,7 +249,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// Those of [`meta::Meta::unlink`].
-    pub fn unlink_file(&self, parent: u64, name: &[u8], ino: u64) -> Result<()> {
+    pub fn unlink_file(&self, parent: Ino, name: &[u8], ino: Ino) -> Result<()> {
         self.writable()?;
         let file = self.table.enter(ino);
         let _turn = file.naming();
@@ -262,11 +263,11 @@ impl FileSystem {
     ///
     /// # Errors
     /// Those of [`meta::Meta::remove_directory`].
-    pub fn remove_directory(&self, parent: u64, name: &[u8]) -> Result<()> {
+    pub fn remove_directory(&self, parent: Ino, name: &[u8]) -> Result<()> {
         self.in_this_session(|| self.remove_directory_in_session(parent, name))
     }
 
-    fn remove_directory_in_session(&self, parent: u64, name: &[u8]) -> Result<()> {
+    fn remove_directory_in_session(&self, parent: Ino, name: &[u8]) -> Result<()> {
         self.writable()?;
         meta::check_name(name)?;
         loop {
@@ -287,7 +288,7 @@ impl FileSystem {
     }
 
     /// Whether a file is kept after it lost its last name: it is open, or the kernel knows it.
-    fn is_needed(&self, ino: u64, state: &FileState) -> bool {
+    fn is_needed(&self, ino: Ino, state: &FileState) -> bool {
         state.openers > 0 || self.lookups.knows(ino)
     }
 
@@ -305,7 +306,7 @@ impl FileSystem {
     }
 
     /// Releases a file without a name that is no longer needed.
-    pub(crate) fn let_go(&self, ino: u64, state: &mut FileState) {
+    pub(crate) fn let_go(&self, ino: Ino, state: &mut FileState) {
         if !state.orphan || self.is_needed(ino, state) {
             return;
         }
@@ -345,11 +346,11 @@ impl FileSystem {
     ///
     /// # Errors
     /// Those of [`meta::Meta::rename`].
-    pub fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8]), mode: RenameMode) -> Result<()> {
+    pub fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), mode: RenameMode) -> Result<()> {
         self.in_this_session(|| self.rename_in_session(from, to, mode))
     }
 
-    fn rename_in_session(&self, from: (u64, &[u8]), to: (u64, &[u8]), mode: RenameMode) -> Result<()> {
+    fn rename_in_session(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), mode: RenameMode) -> Result<()> {
         self.writable()?;
         loop {
             let replaced = match self.meta.lookup(to.0, to.1) {
@@ -380,7 +381,7 @@ impl FileSystem {
     /// Programs often replace a file by writing a new one and renaming it, without a sync. Commit
     /// the content of the new file first, so that a crash does not leave an empty file in place of
     /// a full one. Fails if the new file lost some of its content.
-    fn commit_before_replacing(&self, from: (u64, &[u8]), replaced: Option<u64>, mode: RenameMode) -> Result<()> {
+    fn commit_before_replacing(&self, from: (Ino, &[u8]), replaced: Option<Ino>, mode: RenameMode) -> Result<()> {
         if replaced.is_none() || mode != RenameMode::Replace {
             return Ok(());
         }
@@ -397,7 +398,7 @@ impl FileSystem {
 
     /// The path of a file from the root, without a leading slash. None for a file with several
     /// names or none, and where the metadata cannot be read.
-    pub fn path_of(&self, ino: u64) -> Option<Vec<u8>> {
+    pub fn path_of(&self, ino: Ino) -> Option<Vec<u8>> {
         self.meta.describe(ino).ok()?.1
     }
 
@@ -406,7 +407,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// When the metadata cannot be read.
-    pub fn list(&self, parent: u64, cookie: u64, limit: usize) -> Result<Vec<Listed>> {
+    pub fn list(&self, parent: Ino, cookie: u64, limit: usize) -> Result<Vec<Listed>> {
         let departures = self.table.departures();
         let mut listed = self.meta.list(parent, cookie, limit)?;
         listed.iter_mut().for_each(|entry| entry.attributes = self.with_buffer(entry.attributes, departures));
@@ -417,7 +418,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// When it does not exist.
-    pub fn parent(&self, ino: u64) -> Result<u64> {
+    pub fn parent(&self, ino: Ino) -> Result<Ino> {
         Ok(self.meta.parent(ino)?)
     }
 
@@ -425,7 +426,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// When it does not exist.
-    pub fn attribute(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>> {
+    pub fn attribute(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
         Ok(self.meta.attribute(ino, name)?)
     }
 
@@ -433,7 +434,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// When the metadata cannot be read.
-    pub fn attribute_names(&self, ino: u64) -> Result<Vec<Vec<u8>>> {
+    pub fn attribute_names(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
         Ok(self.meta.attribute_names(ino)?)
     }
 
@@ -442,7 +443,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// Those of [`meta::Meta::set_attribute`].
-    pub fn set_attribute(&self, ino: u64, name: &[u8], value: &[u8], must_exist: Option<bool>) -> Result<()> {
+    pub fn set_attribute(&self, ino: Ino, name: &[u8], value: &[u8], must_exist: Option<bool>) -> Result<()> {
         self.writable()?;
         self.check_metadata_space()?;
         self.in_this_session(|| self.meta.set_attribute(ino, name, value, must_exist, self.stamp()))?;
@@ -453,7 +454,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// When it does not exist.
-    pub fn remove_attribute(&self, ino: u64, name: &[u8]) -> Result<()> {
+    pub fn remove_attribute(&self, ino: Ino, name: &[u8]) -> Result<()> {
         self.writable()?;
         self.in_this_session(|| self.meta.remove_attribute(ino, name, self.stamp()))?;
         Ok(())
@@ -464,7 +465,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// When it does not exist.
-    pub fn open(&self, ino: u64, write: bool) -> Result<()> {
+    pub fn open(&self, ino: Ino, write: bool) -> Result<()> {
         let stale = |error: meta::Error| if error == meta::Error::NotFound { Error::Stale } else { error.into() };
         let file = self.table.enter(ino);
         if !self.is_shared() {
@@ -493,7 +494,7 @@ impl FileSystem {
     }
 
     /// Counts one opener less. The last one releases a file without a name.
-    pub fn close(&self, ino: u64) {
+    pub fn close(&self, ino: Ino) {
         let Some(file) = self.table.find(ino) else { return };
         let turn = (!self.is_shared()).then(|| file.naming());
         let mut state = file.state();

@@ -4,7 +4,7 @@ use crate::data::file::File;
 use crate::{Error, FileSystem, Result};
 use meta::FileKind;
 use plan::extent::{Piece, pieces};
-use plan::{Extent, ExtentMap, ExtentPlace};
+use plan::{Extent, ExtentMap, ExtentPlace, Ino};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -28,11 +28,11 @@ impl FileSystem {
     ///
     /// # Errors
     /// When the file is removed, is not a regular file, or too much of its data is lost.
-    pub fn read(&self, ino: u64, offset: u64, into: &mut [u8]) -> Result<usize> {
+    pub fn read(&self, ino: Ino, offset: u64, into: &mut [u8]) -> Result<usize> {
         self.counts.reads.counted(|read| *read, || self.read_at(ino, offset, into))
     }
 
-    fn read_at(&self, ino: u64, offset: u64, into: &mut [u8]) -> Result<usize> {
+    fn read_at(&self, ino: Ino, offset: u64, into: &mut [u8]) -> Result<usize> {
         let file = self.table.enter(ino);
         for attempt in 1.. {
             let (length, over, seen) = {
@@ -73,7 +73,7 @@ impl FileSystem {
     }
 
     /// The places of a range of a file: in its buffer and, for the rest, in the committed extents.
-    fn find_pieces(&self, ino: u64, over: Vec<Piece>) -> Result<Vec<Piece>> {
+    fn find_pieces(&self, ino: Ino, over: Vec<Piece>) -> Result<Vec<Piece>> {
         let mut found = Vec::with_capacity(over.len());
         for piece in over {
             if piece.place.is_some() {
@@ -126,14 +126,14 @@ impl FileSystem {
 
     /// The first extents of a range, in order, and the part of the range that this list covers
     /// completely.
-    pub(crate) fn next_extents(&self, ino: u64, range: Range<u64>) -> Result<(Vec<Extent>, Range<u64>)> {
+    pub(crate) fn next_extents(&self, ino: Ino, range: Range<u64>) -> Result<(Vec<Extent>, Range<u64>)> {
         let extents = self.meta.extents(ino, range.clone())?;
         let end = covered(&extents, &range);
         Ok((extents, range.start..end))
     }
 
     /// Whether a range of a file is stored elsewhere than before.
-    fn has_moved(&self, ino: u64, found: &[Piece]) -> Result<bool> {
+    fn has_moved(&self, ino: Ino, found: &[Piece]) -> Result<bool> {
         let (Some(first), Some(last)) = (found.first(), found.last()) else { return Ok(false) };
         let over = self.table.enter(ino).state().buffer.read(first.range.start..last.range.end);
         Ok(self.find_pieces(ino, over)? != found)
@@ -163,7 +163,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// `NoData` when there is none.
-    pub fn seek(&self, ino: u64, offset: u64, what: Seek) -> Result<u64> {
+    pub fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
         let attributes = self.attributes(ino)?;
         if attributes.kind != FileKind::File {
             return Err(Error::Meta(meta::Error::Invalid("not a regular file".into())));
@@ -197,7 +197,7 @@ impl FileSystem {
 
     /// The first ranges of a file that have data, in order, and the part of `range` that this list
     /// covers completely. Space that is only allocated counts as a hole.
-    fn data(&self, ino: u64, range: Range<u64>) -> Result<(Vec<Range<u64>>, Range<u64>)> {
+    fn data(&self, ino: Ino, range: Range<u64>) -> Result<(Vec<Range<u64>>, Range<u64>)> {
         let file = self.table.find(ino);
         let covered = file.map(|file| self.change_buffer(&mut file.state(), |buffer| buffer.covered()));
         let (extents, range) = self.next_extents(ino, range)?;

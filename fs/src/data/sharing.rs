@@ -4,7 +4,7 @@ use crate::clock::{now_after_stamps, stamp};
 use crate::error::lost;
 use crate::{FileSystem, Result};
 use meta::{Attributes, Time};
-use plan::TargetId;
+use plan::{Ino, TargetId};
 use session::port::{session_of_work, within_session};
 use std::time::Duration;
 
@@ -39,49 +39,49 @@ pub(crate) trait Sharing: Send + Sync {
     ///
     /// # Errors
     /// `NotFound`; also when the server cannot be reached.
-    fn open(&self, ino: u64, write: bool) -> meta::Result<Option<Attributes>>;
+    fn open(&self, ino: Ino, write: bool) -> meta::Result<Option<Attributes>>;
 
     /// Counts one opener less.
     ///
     /// # Errors
     /// When the server cannot be reached.
-    fn close(&self, ino: u64) -> meta::Result<()>;
+    fn close(&self, ino: Ino) -> meta::Result<()>;
 
     /// Reserves bytes at the end of a file for an append; None where no other client can append.
     ///
     /// # Errors
     /// When the server cannot be reached.
-    fn reserve(&self, ino: u64, length: u64) -> Result<Option<Reservation>>;
+    fn reserve(&self, ino: Ino, length: u64) -> Result<Option<Reservation>>;
 
     /// The bytes of a reserved append are in the buffer, or will never be.
-    fn appended(&self, ino: u64);
+    fn appended(&self, ino: Ino);
 
     /// A file is about to be truncated: drops the reservations behind the new size. Returns the
     /// value that `uncut` needs if the truncation fails.
-    fn cut(&self, ino: u64, size: u64) -> Option<u64>;
+    fn cut(&self, ino: Ino, size: u64) -> Option<u64>;
 
     /// The truncation failed: restores what `cut` dropped.
-    fn uncut(&self, ino: u64, end: u64);
+    fn uncut(&self, ino: Ino, end: u64);
 
     /// Tells that the superseded content of these files was dropped.
     ///
     /// # Errors
     /// When the server cannot be reached.
-    fn dropped(&self, inos: &[u64]) -> meta::Result<()>;
+    fn dropped(&self, inos: &[Ino]) -> meta::Result<()>;
 
     /// Drops cached extents of a file because they are outdated.
-    fn forget_extents(&self, ino: u64);
+    fn forget_extents(&self, ino: Ino);
 
     /// Records that written data was lost.
     fn note_loss(&self);
 
     /// Whether data of a file may have been lost with a server. Returns true once for
     /// closing and once for syncing the file.
-    fn take_loss_of(&self, ino: u64, at_close: bool) -> bool;
+    fn take_loss_of(&self, ino: Ino, at_close: bool) -> bool;
 
     /// Whether changes of this very file may have been lost with the server's machine, and neither
     /// this nor a sync has reported it yet.
-    fn take_certain_loss_of(&self, ino: u64) -> bool;
+    fn take_certain_loss_of(&self, ino: Ino) -> bool;
 
     /// Whether written data was lost since the last call.
     fn take_loss(&self) -> bool;

@@ -6,6 +6,7 @@ use crate::data::file::{File, FileState};
 use crate::error::lost;
 use crate::{FileSystem, Result};
 use meta::{Attributes, ContentEdit, DeadStripe, Error, Seq};
+use plan::Ino;
 use std::sync::Arc;
 
 impl FileSystem {
@@ -40,7 +41,7 @@ impl FileSystem {
                 ));
             }
         }
-        let dropped: Vec<u64> = superseded().map(|file| file.ino).collect();
+        let dropped: Vec<Ino> = superseded().map(|file| file.ino).collect();
         let reported = self.sharing().dropped(&dropped);
         reported.inspect_err(|error| self.volume.warn(&error.to_string())).is_ok() && !dropped.is_empty()
     }

@@ -8,7 +8,7 @@ use crate::{Error, FileSystem, Result};
 use meta::namespace::MAX_SIZE;
 use meta::{ContentEdit, FileKind, Resize};
 use plan::extent::pieces;
-use plan::{Extent, ExtentPlace, SetId};
+use plan::{Extent, ExtentPlace, Ino, SetId};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -62,7 +62,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// When there is no space, the file is removed or is not a regular file.
-    pub fn write(&self, ino: u64, offset: u64, data: &[u8]) -> Result<()> {
+    pub fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
         self.costing(|| self.in_this_session(|| self.write_at(ino, Some(offset), data)))
     }
 
@@ -70,7 +70,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// As `write`.
-    pub fn append(&self, ino: u64, data: &[u8]) -> Result<()> {
+    pub fn append(&self, ino: Ino, data: &[u8]) -> Result<()> {
         self.costing(|| self.in_this_session(|| self.append_in_session(ino, data)))
     }
 
@@ -79,7 +79,7 @@ impl FileSystem {
         self.store.targets.steps().rest(WriteStep::Client, work)
     }
 
-    fn append_in_session(&self, ino: u64, data: &[u8]) -> Result<()> {
+    fn append_in_session(&self, ino: Ino, data: &[u8]) -> Result<()> {
         self.writable()?;
         if data.is_empty() {
             return Ok(());
@@ -94,7 +94,7 @@ impl FileSystem {
         done
     }
 
-    fn write_reserved(&self, ino: u64, begin: u64, is_last: bool, data: &[u8]) -> Result<()> {
+    fn write_reserved(&self, ino: Ino, begin: u64, is_last: bool, data: &[u8]) -> Result<()> {
         let file = self.table.enter(ino);
         let mut state = self.sized(&file)?;
         if is_last && state.buffer.is_clean() {
@@ -105,12 +105,12 @@ impl FileSystem {
         self.write_at(ino, Some(begin), data)
     }
 
-    fn write_at(&self, ino: u64, offset: Option<u64>, data: &[u8]) -> Result<()> {
+    fn write_at(&self, ino: Ino, offset: Option<u64>, data: &[u8]) -> Result<()> {
         self.counts.writes.counted(|()| data.len(), || self.take_in(ino, offset, data))
     }
 
     /// Puts data into a buffer: in the session in which the write began, or not at all.
-    fn take_in(&self, ino: u64, offset: Option<u64>, data: &[u8]) -> Result<()> {
+    fn take_in(&self, ino: Ino, offset: Option<u64>, data: &[u8]) -> Result<()> {
         self.writable()?;
         if data.is_empty() {
             return Ok(());
@@ -154,7 +154,7 @@ impl FileSystem {
     }
 
     /// Sets the size of a file.
-    pub(crate) fn truncate(&self, ino: u64, size: u64) -> Result<()> {
+    pub(crate) fn truncate(&self, ino: Ino, size: u64) -> Result<()> {
         if size > MAX_SIZE {
             return Err(Error::Meta(meta::Error::TooLarge));
         }
@@ -168,7 +168,7 @@ impl FileSystem {
 
     /// Commits the size and the data before it at once, if there are other clients: they must find
     /// there what was written before, not a hole.
-    fn publish_to_others(&self, ino: u64) -> Result<()> {
+    fn publish_to_others(&self, ino: Ino) -> Result<()> {
         if self.alone().is_none() { self.publish(ino) } else { Ok(()) }
     }
 
@@ -178,7 +178,7 @@ impl FileSystem {
     /// Call it in a session.
     fn edit(
         &self,
-        ino: u64,
+        ino: Ino,
         plan: impl FnOnce(u64) -> Result<Option<(Range<u64>, Option<ExtentPlace>, Resize)>>,
     ) -> Result<()> {
         self.writable()?;
@@ -246,7 +246,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// When there is no space, or the file is not a regular file.
-    pub fn allocate(&self, ino: u64, how: Allocate, offset: u64, length: u64) -> Result<()> {
+    pub fn allocate(&self, ino: Ino, how: Allocate, offset: u64, length: u64) -> Result<()> {
         if length == 0 {
             return Err(Error::Meta(meta::Error::Invalid("a range of no bytes".into())));
         }
@@ -254,7 +254,7 @@ impl FileSystem {
         self.in_this_session(|| self.allocate_in_session(ino, how, offset..end))
     }
 
-    fn allocate_in_session(&self, ino: u64, how: Allocate, range: Range<u64>) -> Result<()> {
+    fn allocate_in_session(&self, ino: Ino, how: Allocate, range: Range<u64>) -> Result<()> {
         let end = range.end;
         self.publish_to_others(ino)?;
         match how {
@@ -270,7 +270,7 @@ impl FileSystem {
     }
 
     /// Allocates space for the holes in a range.
-    fn fill(&self, ino: u64, range: Range<u64>, resize: Resize) -> Result<()> {
+    fn fill(&self, ino: Ino, range: Range<u64>, resize: Resize) -> Result<()> {
         self.writable()?;
         self.check_space(range.end - range.start)?;
         let file = self.table.enter(ino);
@@ -304,11 +304,11 @@ impl FileSystem {
     /// # Errors
     /// When one of the files is removed or is not a regular file, or the ranges of one file
     /// overlap.
-    pub fn copy_range(&self, from: (u64, u64), to: (u64, u64), length: u64) -> Result<u64> {
+    pub fn copy_range(&self, from: (Ino, u64), to: (Ino, u64), length: u64) -> Result<u64> {
         self.in_this_session(|| self.copy_in_session(from, to, length))
     }
 
-    fn copy_in_session(&self, from: (u64, u64), to: (u64, u64), length: u64) -> Result<u64> {
+    fn copy_in_session(&self, from: (Ino, u64), to: (Ino, u64), length: u64) -> Result<u64> {
         self.writable()?;
         self.check_metadata_space()?;
         let (source, target) = (self.table.enter(from.0), self.table.enter(to.0));
@@ -363,7 +363,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// When it may not be durable.
-    pub fn sync(&self, ino: u64) -> Result<()> {
+    pub fn sync(&self, ino: Ino) -> Result<()> {
         let sync = || match self.table.find(ino) {
             Some(file) => self.costing(|| {
                 let done = self.commit(std::slice::from_ref(&*file), true).map(drop);
@@ -382,7 +382,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// When it cannot be committed, as [`sync`](Self::sync).
-    pub fn commit_at_close(&self, ino: u64) -> Result<()> {
+    pub fn commit_at_close(&self, ino: Ino) -> Result<()> {
         // Nobody finds a file that has lost its last name.
         let is_named = self.table.find(ino).is_some_and(|file| !file.state().orphan);
         if is_named { self.publish_to_others(ino) } else { Ok(()) }
@@ -392,7 +392,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// If data was lost and no program has got an error for it yet.
-    pub fn check_loss_at_close(&self, ino: u64) -> Result<()> {
+    pub fn check_loss_at_close(&self, ino: Ino) -> Result<()> {
         self.table.find(ino).map_or(Ok(()), |file| {
             self.forget_lost(&mut file.state());
             check_loss(&file)
@@ -413,7 +413,7 @@ impl FileSystem {
 
     /// Records that something was written to a file and never got here. The kernel tells the
     /// program that wrote it.
-    pub fn note_refused_write(&self, ino: u64) {
+    pub fn note_refused_write(&self, ino: Ino) {
         let file = self.table.enter(ino);
         let mut state = file.state();
         state.lacks_pages = !state.gone;
@@ -421,7 +421,7 @@ impl FileSystem {
 
     /// Refuses, once, to let a file replace another one if it lacks data that was lost, and no sync
     /// has reported that.
-    pub(crate) fn lacks_nothing(&self, ino: u64) -> Result<()> {
+    pub(crate) fn lacks_nothing(&self, ino: Ino) -> Result<()> {
         if let Some(file) = self.table.find(ino) {
             let mut state = file.state();
             if std::mem::take(&mut state.lacks_data) | std::mem::take(&mut state.lacks_pages) {
@@ -433,13 +433,13 @@ impl FileSystem {
 
     /// How often data of an open file was lost. A program that has it open compares this with the
     /// value at open and so learns of each loss once.
-    pub fn losses(&self, ino: u64) -> u64 {
+    pub fn losses(&self, ino: Ino) -> u64 {
         self.table.find(ino).map_or(0, |file| file.state().losses)
     }
 
     /// Fails once at close and once at sync when data of a file or directory may be lost with a
     /// metadata server.
-    fn check_loss_with_server(&self, ino: u64, at_close: bool) -> Result<()> {
+    fn check_loss_with_server(&self, ino: Ino, at_close: bool) -> Result<()> {
         if self.sharing().take_loss_of(ino, at_close) { Err(lost()) } else { Ok(()) }
     }
 

@@ -7,7 +7,7 @@ use crate::data::pauses::Pauses;
 use crate::data::store::{Pin, Stored};
 use crate::{Error, FileSystem, Result};
 use meta::{DeadStripe, Seq};
-use plan::{Extent, ExtentPlace, SetId, Span};
+use plan::{Extent, ExtentPlace, Ino, SetId, Span};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::ops::Range;
@@ -29,7 +29,7 @@ const INLINE_MAX_BYTES: u64 = 4 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Collector {
     dead: Mutex<VecDeque<(Instant, Seq, DeadStripe)>>,
-    orphans: Mutex<Vec<u64>>,
+    orphans: Mutex<Vec<Ino>>,
     /// Sets that were in use when they were checked. They may be empty when they no longer are.
     busy: Mutex<BTreeSet<SetId>>,
     /// Sets whose client no longer writes to them.
@@ -38,7 +38,7 @@ pub(crate) struct Collector {
 
 /// Files with data in the metadata that belongs in stripes.
 #[derive(Debug, Default)]
-pub(crate) struct Inline(Mutex<BTreeMap<u64, (Instant, u64)>>);
+pub(crate) struct Inline(Mutex<BTreeMap<Ino, (Instant, u64)>>);
 
 impl Collector {
     /// Adds stripes that lost their last reference in a transaction.
@@ -55,7 +55,7 @@ impl Collector {
     }
 
     /// Adds a file without a name that is not open.
-    pub fn add_orphan(&self, ino: u64) {
+    pub fn add_orphan(&self, ino: Ino) {
         lock(&self.orphans).push(ino);
     }
 
@@ -71,14 +71,14 @@ impl Collector {
 }
 
 impl Inline {
-    pub fn add(&self, ino: u64, bytes: u64) {
+    pub fn add(&self, ino: Ino, bytes: u64) {
         lock(&self.0).entry(ino).or_insert_with(|| (Instant::now(), 0)).1 += bytes;
     }
 
-    fn due(&self) -> Vec<u64> {
+    fn due(&self) -> Vec<Ino> {
         let mut files = lock(&self.0);
         let enough = files.values().map(|(_, bytes)| bytes).sum::<u64>() > INLINE_MAX_BYTES;
-        let due: Vec<u64> = files
+        let due: Vec<Ino> = files
             .iter()
             .filter(|(_, (since, _))| enough || since.elapsed() > INLINE_MAX_AGE)
             .map(|(&ino, _)| ino)
@@ -179,7 +179,7 @@ impl FileSystem {
     }
 
     /// Drops files without names, ordered by number.
-    fn drop_orphans(&self, inos: &[u64]) -> Result<()> {
+    fn drop_orphans(&self, inos: &[Ino]) -> Result<()> {
         let meta = &self.engine()?.meta;
         let files: Vec<_> = inos.iter().map(|&ino| self.table.enter(ino)).collect();
         // The extents of large files are dropped in several transactions. No other thread may move
@@ -299,7 +299,7 @@ impl FileSystem {
         Ok(())
     }
 
-    fn move_inline_of(&self, ino: u64) -> Result<()> {
+    fn move_inline_of(&self, ino: Ino) -> Result<()> {
         // A small amount of data stays in the inode for good.
         if !self.engine()?.meta.has_many_extents(ino)? {
             return Ok(());
@@ -312,7 +312,7 @@ impl FileSystem {
     /// Writes the bytes of some extents of a file into new stripes; returns the new extents. The
     /// caller holds the file's content lock. The pins keep the new sets until the extents are
     /// committed.
-    pub(crate) fn store_extents(&self, ino: u64, extents: &[Extent]) -> Result<(Vec<Extent>, Vec<Pin<'_>>)> {
+    pub(crate) fn store_extents(&self, ino: Ino, extents: &[Extent]) -> Result<(Vec<Extent>, Vec<Pin<'_>>)> {
         let (mut moved, mut pins) = (Vec::with_capacity(extents.len()), Vec::new());
         let mut waiting: VecDeque<Extent> = extents.iter().cloned().collect();
         while !waiting.is_empty() {

@@ -7,7 +7,7 @@
 use crate::data::manifest;
 use crate::{Error, FileSystem, Result};
 use meta::{ContentEdit, Resize};
-use plan::{Extent, ExtentPlace, SetId};
+use plan::{Extent, ExtentPlace, Ino, SetId};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use volume::lock;
@@ -87,13 +87,13 @@ impl FileSystem {
     }
 
     /// Rewrites the data of a file in a set into other sets.
-    fn move_out(&self, ino: u64, set: SetId) -> Result<()> {
+    fn move_out(&self, ino: Ino, set: SetId) -> Result<()> {
         let in_set = |extent: &Extent| matches!(extent.place, ExtentPlace::Stripe(span) if span.set == set);
         self.restripe(ino, in_set)
     }
 
     /// Rewrites some extents of a file into new stripes.
-    pub(crate) fn restripe(&self, ino: u64, which: impl Fn(&Extent) -> bool) -> Result<()> {
+    pub(crate) fn restripe(&self, ino: Ino, which: impl Fn(&Extent) -> bool) -> Result<()> {
         let file = self.table.enter(ino);
         let _one_at_a_time = file.content();
         let size = self.sized(&file)?.buffer.size.unwrap_or(0);
@@ -108,7 +108,7 @@ impl FileSystem {
     }
 
     /// Rewrites these extents of a file into new stripes. The caller holds the file's content lock.
-    fn restripe_extents(&self, ino: u64, extents: &[Extent]) -> Result<()> {
+    fn restripe_extents(&self, ino: Ino, extents: &[Extent]) -> Result<()> {
         let (moved, _pins) = self.store_extents(ino, extents)?;
         if moved.is_empty() {
             return Ok(());
@@ -129,7 +129,7 @@ impl FileSystem {
 mod tests {
     use crate::ROOT;
     use crate::testing::{Lab, make};
-    use plan::{Extent, ExtentPlace};
+    use plan::{Extent, ExtentPlace, Ino};
 
     /// A hostile client may have put an extent into the metadata that is longer than a stripe.
     #[test]
@@ -192,7 +192,7 @@ mod tests {
     fn a_check_beside_moves_and_removals_finds_nothing() {
         let lab = Lab::new("rs:2+1", 3);
         let fs = lab.open();
-        let files: Vec<u64> = (0..40).map(|number| make(&fs, &format!("f{number}"))).collect();
+        let files: Vec<Ino> = (0..40).map(|number| make(&fs, &format!("f{number}"))).collect();
         files.iter().for_each(|&ino| fs.write(ino, 0, &[7; 5000]).unwrap());
         fs.sync_all().unwrap();
         let done = std::sync::atomic::AtomicBool::new(false);

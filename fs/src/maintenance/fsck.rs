@@ -10,7 +10,7 @@ use crate::volume::opened::STRIPES_PER_OPENING;
 use crate::volume::places::Places;
 use crate::{Error, FileSystem, OpenOptions, ROOT, Result};
 use meta::{ContentEdit, FileKind, New, Resize, SetRecord};
-use plan::{Extent, ExtentMap, ExtentPlace, SetId, Span, TargetId};
+use plan::{Extent, ExtentMap, ExtentPlace, Ino, SetId, Span, TargetId};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -277,7 +277,7 @@ impl FileSystem {
             let opening: u64 = self.engine()?.meta.setting("openings")?.unwrap_or(0);
             self.engine()?.meta.put_setting("openings", &opening.max(last.sequence / STRIPES_PER_OPENING))?;
         }
-        let mut files: BTreeMap<u64, (ExtentMap, Option<File>)> = BTreeMap::new();
+        let mut files: BTreeMap<Ino, (ExtentMap, Option<File>)> = BTreeMap::new();
         for stripe in stripes {
             let mut start = 0;
             let mut last: Option<File> = None;
@@ -384,7 +384,7 @@ impl FileSystem {
     /// Creates a file from extents; returns its path and its size.
     fn take_in_file(
         &self,
-        ino: u64,
+        ino: Ino,
         map: &ExtentMap,
         file: Option<File>,
         done: &mut Rebuilt,
@@ -452,7 +452,7 @@ mod tests {
         // Its manifest describes more bytes than the stripe has.
         let mut buffer = fs.store.pool.take();
         buffer.extend_from_slice(&[8; 5000]);
-        let piece = Piece { ino: 99, offset: 0, length: 5001, file: None };
+        let piece = Piece { ino: Ino(99), offset: 0, length: 5001, file: None };
         let (_, pin) = fs.append_stripe(buffer, &manifest::encode(&[piece])).unwrap();
         fs.store.sync().unwrap();
         drop(pin);

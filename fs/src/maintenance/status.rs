@@ -7,7 +7,7 @@ use crate::{FileSystem, RepairProgress, Result, Usage};
 use meta::SetRecord;
 use plan::membership::TargetState;
 use plan::placement::Placement;
-use plan::{Domain, SetId, TargetId};
+use plan::{Domain, Ino, SetId, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -426,7 +426,7 @@ impl FileSystem {
     }
 
     /// The path of a file; its number if it has several names or none.
-    pub(crate) fn name_of(&self, ino: u64) -> Vec<u8> {
+    pub(crate) fn name_of(&self, ino: Ino) -> Vec<u8> {
         self.meta.describe(ino).ok().and_then(|(_, path)| path).unwrap_or_else(|| format!("inode {ino}").into_bytes())
     }
 }

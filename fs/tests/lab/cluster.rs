@@ -5,6 +5,7 @@ use super::Lab;
 use fs::label::Label;
 pub use fs::lock;
 use fs::{FileSystem, OpenOptions, Server, Sessions};
+use plan::Ino;
 use session::Question;
 use session::port::{Entered, Entry, Port, Remote, Session, VERSION, answered_by, opening_of_work, session_of_work};
 use session::transport::Call;
@@ -191,7 +192,7 @@ impl Cluster {
     }
 
     /// Whether the server knows that a client has a file open.
-    pub fn has_open(&self, ino: u64) -> bool {
+    pub fn has_open(&self, ino: Ino) -> bool {
         lock(&self.server).as_ref().expect("it runs").has_open(ino)
     }
 

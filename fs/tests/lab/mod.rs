@@ -6,7 +6,7 @@ pub mod cluster;
 use fs::label::{Label, Member};
 use fs::{FileKind, FileSystem, New, OpenOptions, ROOT};
 use meta::kv::MemoryIndex;
-use plan::TargetId;
+use plan::{Ino, TargetId};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,7 +115,7 @@ pub fn new(kind: FileKind) -> New {
 }
 
 /// Creates a file in the root directory.
-pub fn make(fs: &FileSystem, name: &str) -> u64 {
+pub fn make(fs: &FileSystem, name: &str) -> Ino {
     fs.make(ROOT, name.as_bytes(), &new(FileKind::File)).unwrap().ino
 }
 
@@ -127,7 +127,7 @@ pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
 }
 
 /// The content of a file.
-pub fn content(fs: &FileSystem, ino: u64) -> fs::Result<Vec<u8>> {
+pub fn content(fs: &FileSystem, ino: Ino) -> fs::Result<Vec<u8>> {
     let mut bytes = vec![0; fs.attributes(ino)?.size as usize];
     let read = fs.read(ino, 0, &mut bytes)?;
     bytes.truncate(read);

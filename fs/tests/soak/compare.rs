@@ -3,6 +3,7 @@
 use super::{Node, Soak};
 use crate::lab::content;
 use fs::Seek;
+use plan::Ino;
 use std::collections::BTreeMap;
 
 impl Soak {
@@ -60,7 +61,7 @@ impl Soak {
 
 /// Reports where two contents differ, which is more useful than printing them.
 #[track_caller]
-fn assert_same(found: &[u8], wanted: &[u8], ino: u64) {
+fn assert_same(found: &[u8], wanted: &[u8], ino: Ino) {
     assert_eq!(found.len(), wanted.len(), "size of {ino}");
     let differs: Vec<usize> = (0..found.len()).filter(|&at| found[at] != wanted[at]).collect();
     if let (Some(first), Some(last)) = (differs.first(), differs.last()) {

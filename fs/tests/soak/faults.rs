@@ -3,6 +3,7 @@
 use super::{Node, Soak};
 use crate::lab::{assert_sound, content, dead, full};
 use fs::{FileKind, FileSystem, ROOT};
+use plan::Ino;
 use std::time::{Duration, Instant};
 use volume::Control;
 use volume::target::{Faults, TargetFile};
@@ -64,7 +65,7 @@ impl Soak {
             self.dropped(ino);
         }
         self.fs.close_volume().unwrap();
-        let all: Vec<u64> = self.nodes.keys().copied().collect();
+        let all: Vec<Ino> = self.nodes.keys().copied().collect();
         all.into_iter().for_each(|ino| self.synced(ino));
         self.fs = self.lab.open();
         self.compare();
@@ -143,7 +144,7 @@ impl Soak {
     }
 }
 
-fn remove_below(fs: &FileSystem, parent: u64) {
+fn remove_below(fs: &FileSystem, parent: Ino) {
     for entry in fs.list(parent, 0, 1000).unwrap() {
         if entry.attributes.kind == FileKind::Directory {
             remove_below(fs, entry.attributes.ino);

@@ -11,6 +11,7 @@ mod operations;
 
 use fs::{FileSystem, ROOT};
 use lab::Lab;
+use plan::Ino;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,7 +35,7 @@ enum Node {
         /// Its content at the last sync, and all contents since.
         since: Vec<Vec<u8>>,
     },
-    Directory(BTreeMap<Vec<u8>, u64>),
+    Directory(BTreeMap<Vec<u8>, Ino>),
     Link(Vec<u8>),
 }
 
@@ -45,8 +46,8 @@ struct Soak {
     /// How many targets may be lost.
     spare: usize,
     dice: fastrand::Rng,
-    nodes: BTreeMap<u64, Node>,
-    open: Vec<u64>,
+    nodes: BTreeMap<Ino, Node>,
+    open: Vec<Ino>,
     bad: Vec<usize>,
     log: Vec<String>,
 }
@@ -70,21 +71,21 @@ impl Soak {
         self.log.push(what);
     }
 
-    fn directory(&mut self, ino: u64) -> &mut BTreeMap<Vec<u8>, u64> {
+    fn directory(&mut self, ino: Ino) -> &mut BTreeMap<Vec<u8>, Ino> {
         match self.nodes.get_mut(&ino) {
             Some(Node::Directory(names)) => names,
             other => panic!("{ino} is no directory but {other:?}"),
         }
     }
 
-    fn pick(&mut self, which: impl Fn(&Node) -> bool) -> Option<u64> {
-        let all: Vec<u64> = self.nodes.iter().filter(|(_, node)| which(node)).map(|(ino, _)| *ino).collect();
+    fn pick(&mut self, which: impl Fn(&Node) -> bool) -> Option<Ino> {
+        let all: Vec<Ino> = self.nodes.iter().filter(|(_, node)| which(node)).map(|(ino, _)| *ino).collect();
         (!all.is_empty()).then(|| all[self.dice.usize(..all.len())])
     }
 
-    fn any_directory(&mut self) -> u64 {
+    fn any_directory(&mut self) -> Ino {
         let named = self.named();
-        let all: Vec<u64> = self
+        let all: Vec<Ino> = self
             .nodes
             .iter()
             .filter(|(ino, node)| matches!(node, Node::Directory(_)) && (**ino == ROOT || named.contains_key(*ino)))
@@ -93,7 +94,7 @@ impl Soak {
         all[self.dice.usize(..all.len())]
     }
 
-    fn any_file(&mut self) -> Option<u64> {
+    fn any_file(&mut self) -> Option<Ino> {
         self.pick(|node| matches!(node, Node::File { .. }))
     }
 
@@ -102,7 +103,7 @@ impl Soak {
     }
 
     /// The number of names of each file.
-    fn named(&self) -> BTreeMap<u64, u32> {
+    fn named(&self) -> BTreeMap<Ino, u32> {
         let mut named = BTreeMap::new();
         for node in self.nodes.values() {
             if let Node::Directory(names) = node {
@@ -113,14 +114,14 @@ impl Soak {
     }
 
     /// Changes the model of a file.
-    fn change(&mut self, ino: u64, change: impl FnOnce(&mut Vec<u8>)) {
+    fn change(&mut self, ino: Ino, change: impl FnOnce(&mut Vec<u8>)) {
         if let Some(Node::File { now, since }) = self.nodes.get_mut(&ino) {
             change(&mut now.bytes);
             since.push(now.bytes.clone());
         }
     }
 
-    fn bytes(&self, ino: u64) -> &[u8] {
+    fn bytes(&self, ino: Ino) -> &[u8] {
         match &self.nodes[&ino] {
             Node::File { now, .. } => &now.bytes,
             _ => &[],
@@ -128,13 +129,13 @@ impl Soak {
     }
 
     /// A file lost a name: it is removed if that was the last one and the file is not open.
-    fn dropped(&mut self, ino: u64) {
+    fn dropped(&mut self, ino: Ino) {
         if !self.named().contains_key(&ino) && !self.open.contains(&ino) {
             self.nodes.remove(&ino);
         }
     }
 
-    fn synced(&mut self, ino: u64) {
+    fn synced(&mut self, ino: Ino) {
         if let Some(Node::File { now, since }) = self.nodes.get_mut(&ino) {
             *since = vec![now.bytes.clone()];
         }

@@ -3,6 +3,7 @@
 use super::{Content, MAX_FILE_BYTES, Node, Soak, empty_directory};
 use crate::lab::{new, pattern};
 use fs::{Allocate, FileKind, RenameMode, SetAttributes, SetTime, Time};
+use plan::Ino;
 
 impl Soak {
     pub fn make(&mut self) {
@@ -106,7 +107,7 @@ impl Soak {
     }
 
     /// Whether a directory is, or is in, another one.
-    pub fn is_within(&mut self, ino: u64, outer: u64) -> bool {
+    pub fn is_within(&mut self, ino: Ino, outer: Ino) -> bool {
         let mut inside = vec![outer];
         while let Some(at) = inside.pop() {
             if at == ino {
@@ -171,7 +172,7 @@ impl Soak {
 
     pub fn remove(&mut self) {
         let parent = self.any_directory();
-        let names: Vec<(Vec<u8>, u64)> = self.directory(parent).iter().map(|(n, i)| (n.clone(), *i)).collect();
+        let names: Vec<(Vec<u8>, Ino)> = self.directory(parent).iter().map(|(n, i)| (n.clone(), *i)).collect();
         if names.is_empty() {
             return;
         }
@@ -237,7 +238,7 @@ impl Soak {
     pub fn sync_all(&mut self) {
         self.note("sync all".into());
         self.fs.sync_all().unwrap();
-        let all: Vec<u64> = self.nodes.keys().copied().collect();
+        let all: Vec<Ino> = self.nodes.keys().copied().collect();
         all.into_iter().for_each(|ino| self.synced(ino));
     }
 }

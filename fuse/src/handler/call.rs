@@ -2,7 +2,7 @@
 
 use crate::Log;
 use crate::files::Files;
-use fs::{Warnings, lock, shown};
+use fs::{Ino, Warnings, lock, shown};
 use fuser::Errno;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -39,12 +39,12 @@ impl<F: Files> Caller<F> {
     }
 
     /// Logs that an operation failed.
-    pub(super) fn report(&self, what: &'static str, ino: u64, why: &str) {
+    pub(super) fn report(&self, what: &'static str, ino: Ino, why: &str) {
         self.reports.report(what, why, Instant::now(), || self.name(ino));
     }
 
     /// A file as the log names it: with its path, if that is known in time.
-    fn name(&self, ino: u64) -> String {
+    fn name(&self, ino: Ino) -> String {
         let (send, found) = channel();
         let files = self.files.clone();
         let ask = move || _ = send.send(catch_unwind(AssertUnwindSafe(|| files.path_of(ino))).ok().flatten());
@@ -59,7 +59,7 @@ impl<F: Files> Caller<F> {
     pub(super) fn call<T>(
         &self,
         what: &'static str,
-        ino: u64,
+        ino: Ino,
         call: impl FnOnce(&F) -> fs::Result<T>,
     ) -> Result<T, Errno> {
         match catch_unwind(AssertUnwindSafe(|| call(&self.files))) {
@@ -85,18 +85,18 @@ impl<F: Files> Caller<F> {
 /// Writes of the kernel's cache that were refused, by file. The kernel may have no program left to
 /// tell: the mapping is gone, or the program did not ask.
 #[derive(Debug, Default)]
-pub(crate) struct Refused(Mutex<HashMap<u64, u64>>);
+pub(crate) struct Refused(Mutex<HashMap<Ino, u64>>);
 
 /// The most files that are remembered; of more, it is enough to know that there were some.
 const REFUSED_FILES: usize = 1 << 16;
 
 impl Refused {
-    fn files(&self) -> MutexGuard<'_, HashMap<u64, u64>> {
+    fn files(&self) -> MutexGuard<'_, HashMap<Ino, u64>> {
         lock(&self.0)
     }
 
     /// One more write to a file.
-    pub(super) fn add(&self, ino: u64) {
+    pub(super) fn add(&self, ino: Ino) {
         let mut files = self.files();
         if files.len() < REFUSED_FILES || files.contains_key(&ino) {
             *files.entry(ino).or_default() += 1;
@@ -104,7 +104,7 @@ impl Refused {
     }
 
     /// Forgets files that are gone: data that was not written to them is not missed.
-    pub(super) fn retain(&self, there: impl Fn(u64) -> bool) {
+    pub(super) fn retain(&self, there: impl Fn(Ino) -> bool) {
         let mut files = self.files();
         files.retain(|&ino, _| there(ino));
     }

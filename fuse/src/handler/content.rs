@@ -3,7 +3,7 @@
 use super::call::OPENING;
 use super::{Handler, init, opens};
 use crate::files::Files;
-use fs::{Allocate, SetAttributes};
+use fs::{Allocate, Ino, SetAttributes};
 use fuser::Errno;
 use std::cell::RefCell;
 
@@ -20,7 +20,7 @@ thread_local! {
 impl<F: Files> Handler<F> {
     /// Opens a file. Which way does not matter: with a cache that writes back, the kernel also
     /// reads through descriptors for writing, and it finds the end for those that append.
-    pub(super) fn open(&self, user: u32, ino: u64, flags: i32) -> Result<(), Errno> {
+    pub(super) fn open(&self, user: u32, ino: Ino, flags: i32) -> Result<(), Errno> {
         self.caller.call(OPENING, ino, |files| files.open(ino, opens::may_write(flags)))?;
         self.opens.add(ino, flags, self.caller.files().fences());
         if flags & libc::O_TRUNC != 0 {
@@ -36,7 +36,7 @@ impl<F: Files> Handler<F> {
 
     /// The error for a program that opens a file. When the file is gone, the kernel looks again,
     /// once.
-    pub(super) fn looks_again(&self, process: u32, ino: u64, error: Errno) -> Errno {
+    pub(super) fn looks_again(&self, process: u32, ino: Ino, error: Errno) -> Errno {
         if i32::from(error) != libc::ESTALE {
             return error;
         }
@@ -50,7 +50,7 @@ impl<F: Files> Handler<F> {
     /// The error for a program that asks for a file that is not there. The kernel may believe in a
     /// name that was lost with the metadata server: it looks again, once. A program that has the
     /// file open learns that it is lost.
-    pub(super) fn not_there(&self, process: u32, ino: u64, error: Errno) -> Errno {
+    pub(super) fn not_there(&self, process: u32, ino: Ino, error: Errno) -> Errno {
         if i32::from(error) != libc::ENOENT || !self.shared {
             return error;
         }
@@ -65,7 +65,7 @@ impl<F: Files> Handler<F> {
 
     /// The error of a write or sync. An open file that is not there any more was lost with the
     /// metadata server that made it.
-    pub(super) fn lost_if_gone(&self, what: &'static str, ino: u64, error: Errno) -> Errno {
+    pub(super) fn lost_if_gone(&self, what: &'static str, ino: Ino, error: Errno) -> Errno {
         if i32::from(error) != libc::ENOENT {
             return error;
         }
@@ -73,7 +73,7 @@ impl<F: Files> Handler<F> {
         Errno::from_i32(libc::EIO)
     }
 
-    pub(super) fn close(&self, ino: u64, flags: i32) {
+    pub(super) fn close(&self, ino: Ino, flags: i32) {
         self.opens.remove(ino, flags);
         // No program waits for this answer, so the error is logged.
         let _ = self.caller.call("closing", ino, |files| {
@@ -86,7 +86,7 @@ impl<F: Files> Handler<F> {
     /// the kernel keeps it.
     pub(super) fn read(
         &self,
-        ino: u64,
+        ino: Ino,
         offset: u64,
         size: u32,
         pages: bool,
@@ -116,7 +116,7 @@ impl<F: Files> Handler<F> {
     /// the program that wrote it may be gone.
     pub(super) fn write(
         &self,
-        ino: u64,
+        ino: Ino,
         offset: Option<u64>,
         data: &[u8],
         cached: bool,
@@ -141,14 +141,14 @@ impl<F: Files> Handler<F> {
     }
 
     /// What a program wrote to a file, and the kernel had taken, is lost.
-    fn refuse(&self, ino: u64) {
+    fn refuse(&self, ino: Ino) {
         self.refused.add(ino);
         self.caller.files().note_refused_write(ino);
     }
 
     /// Refuses what the kernel may have had in its cache when the session ended: others may have
     /// changed the file since. The kernel drops all its pages of the file. Call it in a session.
-    fn has_no_old_pages(&self, ino: u64) -> Result<(), Errno> {
+    fn has_no_old_pages(&self, ino: Ino) -> Result<(), Errno> {
         let fences = self.caller.files().fences();
         if !self.opens.has_old_pages(ino, fences) {
             return Ok(());
@@ -159,7 +159,7 @@ impl<F: Files> Handler<F> {
         Err(Errno::EIO)
     }
 
-    pub(super) fn allocate(&self, user: u32, ino: u64, mode: i32, offset: u64, length: u64) -> Result<(), Errno> {
+    pub(super) fn allocate(&self, user: u32, ino: Ino, mode: i32, offset: u64, length: u64) -> Result<(), Errno> {
         const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         const ZERO_KEEP: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
         let how = match mode {
@@ -176,7 +176,7 @@ impl<F: Files> Handler<F> {
         self.caller.call("allocating", ino, |files| files.allocate(ino, how, offset, length))
     }
 
-    pub(super) fn copy_range(&self, user: u32, from: (u64, u64), to: (u64, u64), length: u64) -> Result<u32, Errno> {
+    pub(super) fn copy_range(&self, user: u32, from: (Ino, u64), to: (Ino, u64), length: u64) -> Result<u32, Errno> {
         let length = length.min(MAX_COPY);
         if user != 0 {
             self.take_privileges(to.0)?;

@@ -1,7 +1,7 @@
 //! Attributes, in the form of the kernel and in that of the file system.
 
-use fs::{Attributes, FileKind, SetTime, Time};
-use fuser::{FileAttr, FileType, Generation, INodeNo, TimeOrNow};
+use fs::{Attributes, FileKind, New, SetTime, Time};
+use fuser::{FileAttr, FileType, Generation, INodeNo, Request, TimeOrNow};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Numbers of files are never used again, so that one generation is enough.
@@ -28,9 +28,15 @@ pub(super) const NONE: FileAttr = FileAttr {
     flags: 0,
 };
 
+/// A file that a program makes.
+pub(super) fn new_file(request: &Request, kind: FileKind, mode: u32) -> New {
+    // The kernel has applied the umask.
+    New { kind, mode: mode & 0o7777, uid: request.uid(), gid: request.gid(), device: 0, link: Vec::new() }
+}
+
 pub(super) fn file_attributes(attributes: &Attributes) -> FileAttr {
     FileAttr {
-        ino: INodeNo(attributes.ino),
+        ino: INodeNo(attributes.ino.0),
         size: attributes.size,
         blocks: attributes.allocated.div_ceil(512),
         atime: system_time(attributes.accessed),

@@ -2,7 +2,7 @@
 
 use super::Handler;
 use crate::files::Files;
-use fs::Listed;
+use fs::{Ino, Listed};
 use fuser::Errno;
 
 /// Cookies of entries start here; smaller ones are for `.` and `..`.
@@ -14,7 +14,7 @@ const BATCH_ENTRIES: std::ops::RangeInclusive<usize> = 32..=512;
 
 impl<F: Files> Handler<F> {
     /// Hands the entries behind a cookie to `add` until it says that the answer is full.
-    pub(super) fn list(&self, ino: u64, offset: u64, mut add: impl FnMut(&Listed) -> bool) -> Result<(), Errno> {
+    pub(super) fn list(&self, ino: Ino, offset: u64, mut add: impl FnMut(&Listed) -> bool) -> Result<(), Errno> {
         for (cookie, name) in [(1, "."), (2, "..")] {
             if offset < cookie {
                 let attributes = self.caller.call("listing", ino, |files| {

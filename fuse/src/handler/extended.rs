@@ -2,6 +2,7 @@
 
 use super::Handler;
 use crate::files::Files;
+use fs::Ino;
 use fuser::{Errno, ReplyXattr};
 
 /// Refuses names of other namespaces than these, such as those of access control lists
@@ -12,19 +13,19 @@ fn check(name: &[u8]) -> Result<(), Errno> {
 }
 
 impl<F: Files> Handler<F> {
-    pub(super) fn attribute(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>, Errno> {
+    pub(super) fn attribute(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, Errno> {
         check(name)?;
         self.caller.call("reading an attribute of", ino, |files| files.attribute(ino, name))
     }
 
     /// The names, each with a zero byte behind it. Only root sees those of `trusted`.
-    pub(super) fn attribute_names(&self, ino: u64, user: u32) -> Result<Vec<u8>, Errno> {
+    pub(super) fn attribute_names(&self, ino: Ino, user: u32) -> Result<Vec<u8>, Errno> {
         let names = self.caller.call("listing attributes of", ino, |files| files.attribute_names(ino))?;
         let shown = names.iter().filter(|name| user == 0 || !name.starts_with(b"trusted."));
         Ok(shown.flat_map(|name| name.iter().copied().chain([0])).collect())
     }
 
-    pub(super) fn set_attribute(&self, ino: u64, name: &[u8], value: &[u8], flags: i32) -> Result<(), Errno> {
+    pub(super) fn set_attribute(&self, ino: Ino, name: &[u8], value: &[u8], flags: i32) -> Result<(), Errno> {
         check(name)?;
         let must_exist = match flags {
             0 => None,
@@ -35,7 +36,7 @@ impl<F: Files> Handler<F> {
         self.caller.call("setting an attribute of", ino, |files| files.set_attribute(ino, name, value, must_exist))
     }
 
-    pub(super) fn remove_attribute(&self, ino: u64, name: &[u8]) -> Result<(), Errno> {
+    pub(super) fn remove_attribute(&self, ino: Ino, name: &[u8]) -> Result<(), Errno> {
         check(name)?;
         self.caller.call("removing an attribute of", ino, |files| files.remove_attribute(ino, name))
     }

@@ -8,8 +8,8 @@
 use super::call::Caller;
 use super::signals;
 use crate::files::Files;
-use fs::FileLock;
 use fs::lock;
+use fs::{FileLock, Ino};
 use fuser::{Errno, FileHandle, INodeNo, Notifier, ReplyEmpty, ReplyLock};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,14 +29,14 @@ pub(super) fn is_direct(handle: FileHandle) -> bool {
 #[derive(Default)]
 pub(super) struct Held {
     opened: AtomicU64,
-    owners: Mutex<HashMap<u64, (u64, Vec<u64>)>>,
+    owners: Mutex<HashMap<u64, (Ino, Vec<u64>)>>,
     /// In which time without other clients the kernel dropped what it had of the file of an
     /// opening.
     fresh: Mutex<HashMap<u64, u64>>,
 }
 
 impl Held {
-    fn owners(&self) -> MutexGuard<'_, HashMap<u64, (u64, Vec<u64>)>> {
+    fn owners(&self) -> MutexGuard<'_, HashMap<u64, (Ino, Vec<u64>)>> {
         lock(&self.owners)
     }
 
@@ -60,7 +60,7 @@ impl Held {
     }
 
     /// An owner got a lock of a file through an opening.
-    fn add(&self, handle: FileHandle, ino: u64, owner: u64) {
+    fn add(&self, handle: FileHandle, ino: Ino, owner: u64) {
         let mut all = self.owners();
         let (_, owners) = all.entry(handle.0).or_insert((ino, Vec::new()));
         if !owners.contains(&owner) {
@@ -70,7 +70,7 @@ impl Held {
 
     /// An owner has no lock of a file any more. Locks that it gets from now on through another
     /// opening must not end with this one.
-    pub fn forget(&self, ino: u64, owner: u64) {
+    pub fn forget(&self, ino: Ino, owner: u64) {
         self.owners().retain(|_, (of, owners)| {
             owners.retain(|other| *of != ino || *other != owner);
             !owners.is_empty()
@@ -78,8 +78,8 @@ impl Held {
     }
 
     /// An owner lost its locks of a file. Returns the openings through which it had got them.
-    pub fn lose(&self, ino: u64, owner: u64) -> Vec<u64> {
-        let got = |(of, owners): &(u64, Vec<u64>)| *of == ino && owners.contains(&owner);
+    pub fn lose(&self, ino: Ino, owner: u64) -> Vec<u64> {
+        let got = |(of, owners): &(Ino, Vec<u64>)| *of == ino && owners.contains(&owner);
         let handles = self.owners().iter().filter(|(_, of)| got(of)).map(|(&handle, _)| handle).collect();
         self.forget(ino, owner);
         handles
@@ -94,7 +94,7 @@ impl Held {
 
 /// A request about a lock.
 pub(super) struct Asked {
-    pub ino: u64,
+    pub ino: Ino,
     pub handle: FileHandle,
     pub lock: FileLock,
     /// `F_RDLCK`, `F_WRLCK` or `F_UNLCK`.
@@ -102,7 +102,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    pub fn new(ino: u64, handle: FileHandle, owner: u64, (first, last): (u64, u64), kind: i32, process: u32) -> Self {
+    pub fn new(ino: Ino, handle: FileHandle, owner: u64, (first, last): (u64, u64), kind: i32, process: u32) -> Self {
         let exclusive = kind == i32::from(libc::F_WRLCK as i16);
         Self { ino, handle, lock: FileLock { owner, first, last, exclusive, process }, kind }
     }
@@ -133,7 +133,7 @@ impl Asked {
                 }
                 let drop_pages = move || {
                     // It fails when the kernel has forgotten the file, or the mount is gone.
-                    let _ = kernel.get().map(|kernel| kernel.inval_inode(INodeNo(self.ino), 0, 0));
+                    let _ = kernel.get().map(|kernel| kernel.inval_inode(INodeNo(self.ino.0), 0, 0));
                     reply.ok();
                 };
                 if waiter.is_some() { drop_pages() } else { drop(std::thread::spawn(drop_pages)) }
@@ -186,14 +186,14 @@ mod tests {
         let (first, second) = (held.handle(None, false), held.handle(None, true));
         assert_ne!(first, second);
         assert!(!is_direct(first) && is_direct(second));
-        held.add(first, 5, 70);
-        held.add(first, 5, 70);
-        held.add(first, 5, 71);
-        held.add(second, 6, 70);
+        held.add(first, Ino(5), 70);
+        held.add(first, Ino(5), 70);
+        held.add(first, Ino(5), 71);
+        held.add(second, Ino(6), 70);
         // The first owner gives up its locks of one file, and gets another one through another
         // opening.
-        held.forget(5, 70);
-        held.add(second, 5, 72);
+        held.forget(Ino(5), 70);
+        held.add(second, Ino(5), 72);
         assert_eq!((held.end(first), held.end(second), held.end(second)), (vec![71], vec![70, 72], vec![]));
     }
 

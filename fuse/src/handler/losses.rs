@@ -4,6 +4,7 @@
 
 use super::Handler;
 use crate::files::Files;
+use fs::Ino;
 use fs::lock;
 use fuser::{Errno, FileHandle};
 use std::collections::HashMap;
@@ -114,7 +115,7 @@ impl<F: Files> Handler<F> {
 
     /// The answer to a sync or at the end of an opening: an error, even if another opening has
     /// reported the loss before.
-    pub(super) fn or_lost(&self, ino: u64, handle: FileHandle, done: Result<(), Errno>) -> Result<(), Errno> {
+    pub(super) fn or_lost(&self, ino: Ino, handle: FileHandle, done: Result<(), Errno>) -> Result<(), Errno> {
         let files = self.caller.files();
         let news = files.is_shared() && self.losses.are_news(handle, files.losses(ino));
         if news { done.and(Err(Errno::EIO)) } else { done }

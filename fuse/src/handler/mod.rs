@@ -27,8 +27,8 @@ use crate::Options;
 use crate::files::Files;
 use call::Caller;
 pub(crate) use call::Refused;
-use convert::{GENERATION, NONE, file_attributes, kind_of_mode};
-use fs::{FileKind, New};
+use convert::{GENERATION, NONE, file_attributes, kind_of_mode, new_file};
+use fs::{FileKind, Ino, New};
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, INodeNo, IoctlFlags,
     KernelConfig, LockOwner, Notifier, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr,
@@ -97,20 +97,8 @@ impl<F: Files> Handler<F> {
         self.caller.files().valid_for()
     }
 
-    /// After a sync, the kernel must not show how much space the file took before: it does not know
-    /// that by itself, as it knows size and times.
-    fn forget_allocated(&self, ino: u64) {
-        let files = self.caller.files();
-        let Some(kernel) = self.kernel.get().filter(|_| !self.valid().is_zero()) else { return };
-        // To ask a server takes longer than another question of the kernel.
-        if files.is_shared() || files.attributes(ino).is_ok_and(|found| self.opens.must_ask(ino, found.allocated)) {
-            // It fails for a file that the kernel no longer knows.
-            let _ = kernel.inval_inode(INodeNo(ino), -1, 0);
-        }
-    }
-
     /// The handle of a new opening.
-    fn handle(&self, ino: u64, flags: i32) -> FileHandle {
+    fn handle(&self, ino: Ino, flags: i32) -> FileHandle {
         let files = self.caller.files();
         let direct = self.kept(flags).contains(FopenFlags::FOPEN_DIRECT_IO);
         let handle = self.held.handle(files.alone(), direct);
@@ -163,7 +151,8 @@ impl<F: Files> Filesystem for Handler<F> {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let found = self.introduce("looking up", parent.0, |files| files.lookup(parent.0, name.as_bytes()));
+        let parent = Ino(parent.0);
+        let found = self.introduce("looking up", parent, |files| files.lookup(parent, name.as_bytes()));
         match found {
             Ok(found) => {
                 let (valid, generation) = (self.valid(), self.tell_generation(&found));
@@ -176,15 +165,17 @@ impl<F: Files> Filesystem for Handler<F> {
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, count: u64) {
-        let _ = self.caller.call("forgetting", ino.0, |_| {
-            self.forget_generation(ino.0, count);
+        let ino = Ino(ino.0);
+        let _ = self.caller.call("forgetting", ino, |_| {
+            self.forget_generation(ino, count);
             Ok(())
         });
     }
 
     fn getattr(&self, request: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        let found = self.caller.call("reading attributes", ino.0, |files| files.attributes(ino.0));
-        let found = found.map_err(|error| self.not_there(request.pid(), ino.0, error));
+        let ino = Ino(ino.0);
+        let found = self.caller.call("reading attributes", ino, |files| files.attributes(ino));
+        let found = found.map_err(|error| self.not_there(request.pid(), ino, error));
         answer!(reply, found, found => {
             let valid = self.valid();
             self.tell_size(&found, move |told| reply.attr(&valid, &told));
@@ -209,6 +200,7 @@ impl<F: Files> Filesystem for Handler<F> {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        let ino = Ino(ino.0);
         let change = fs::SetAttributes {
             mode: mode.map(|mode| mode & 0o7777),
             uid,
@@ -221,38 +213,39 @@ impl<F: Files> Filesystem for Handler<F> {
         };
         // As the kernel writes times back, for which it takes no notice of the answer.
         let times_alone = (mode, uid, gid, size, atime).eq(&(None, None, None, None, None));
-        let set = || self.set_attributes(request.uid(), ino.0, change);
+        let set = || self.set_attributes(request.uid(), ino, change);
         // `ftruncate` changes content, as a write does.
         let set = match handle.filter(|_| size.is_some()) {
             Some(handle) => self.with_its_locks(handle, set),
             None => set(),
         };
-        let set = set.map_err(|error| self.not_there(request.pid(), ino.0, error));
+        let set = set.map_err(|error| self.not_there(request.pid(), ino, error));
         let said = |set| if times_alone { file_attributes(set) } else { self.tell(set) };
         answer!(reply, set, set => reply.attr(&self.valid(), &said(&set)));
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
-        let target = self.caller.call("reading the link", ino.0, |files| files.read_link(ino.0));
+        let ino = Ino(ino.0);
+        let target = self.caller.call("reading the link", ino, |files| files.read_link(ino));
         answer!(reply, target, target => reply.data(&target));
     }
 
     fn mknod(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, rdev: u32, reply: ReplyEntry) {
         let Some(kind) = kind_of_mode(mode) else { return reply.error(Errno::EINVAL) };
         let new = New { device: rdev, ..new_file(request, kind, mode) };
-        let made = self.make(parent.0, name.as_bytes(), &new);
+        let made = self.make(Ino(parent.0), name.as_bytes(), &new);
         answer!(reply, made, made => reply.entry(&self.valid(), &self.tell(&made), GENERATION));
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
-        let made = self.make(parent.0, name.as_bytes(), &new_file(request, FileKind::Directory, mode));
+        let made = self.make(Ino(parent.0), name.as_bytes(), &new_file(request, FileKind::Directory, mode));
         answer!(reply, made, made => reply.entry(&self.valid(), &self.tell(&made), GENERATION));
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let link = target.as_os_str().as_bytes().to_vec();
         let new = New { link, ..new_file(request, FileKind::Symlink, 0o777) };
-        let made = self.make(parent.0, name.as_bytes(), &new);
+        let made = self.make(Ino(parent.0), name.as_bytes(), &new);
         answer!(reply, made, made => reply.entry(&self.valid(), &self.tell(&made), GENERATION));
     }
 
@@ -267,7 +260,7 @@ impl<F: Files> Filesystem for Handler<F> {
         reply: ReplyCreate,
     ) {
         let new = new_file(request, FileKind::File, mode);
-        let created = self.create(request.pid(), parent.0, name.as_bytes(), &new, flags);
+        let created = self.create(request.pid(), Ino(parent.0), name.as_bytes(), &new, flags);
         answer!(reply, created, created => {
             let told = self.tell(&created);
             if self.shared {
@@ -279,20 +272,23 @@ impl<F: Files> Filesystem for Handler<F> {
     }
 
     fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let linked = self.introduce("linking", ino.0, |files| files.link(ino.0, parent.0, name.as_bytes()));
+        let ino = Ino(ino.0);
+        let linked = self.introduce("linking", ino, |files| files.link(ino, Ino(parent.0), name.as_bytes()));
         answer!(reply, linked, linked => {
             reply.entry(&self.valid(), &self.tell(&linked), self.tell_generation(&linked))
         });
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let done = self.caller.call("unlinking in", parent.0, |files| files.unlink(parent.0, name.as_bytes()));
+        let parent = Ino(parent.0);
+        let done = self.caller.call("unlinking in", parent, |files| files.unlink(parent, name.as_bytes()));
         answer!(reply, done, () => reply.ok());
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let remove = |files: &F| files.remove_directory(parent.0, name.as_bytes());
-        let done = self.caller.call("removing a directory in", parent.0, remove);
+        let parent = Ino(parent.0);
+        let remove = |files: &F| files.remove_directory(parent, name.as_bytes());
+        let done = self.caller.call("removing a directory in", parent, remove);
         answer!(reply, done, () => reply.ok());
     }
 
@@ -306,14 +302,15 @@ impl<F: Files> Filesystem for Handler<F> {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let done = self.rename((parent.0, name.as_bytes()), (new_parent.0, new_name.as_bytes()), flags);
+        let done = self.rename((Ino(parent.0), name.as_bytes()), (Ino(new_parent.0), new_name.as_bytes()), flags);
         answer!(reply, done, () => reply.ok());
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let opened = self.open(request.uid(), ino.0, flags.0);
-        let opened = opened.map_err(|error| self.looks_again(request.pid(), ino.0, error));
-        answer!(reply, opened, () => reply.opened(self.handle(ino.0, flags.0), self.kept(flags.0)));
+        let ino = Ino(ino.0);
+        let opened = self.open(request.uid(), ino, flags.0);
+        let opened = opened.map_err(|error| self.looks_again(request.pid(), ino, error));
+        answer!(reply, opened, () => reply.opened(self.handle(ino, flags.0), self.kept(flags.0)));
     }
 
     fn read(
@@ -331,7 +328,7 @@ impl<F: Files> Filesystem for Handler<F> {
             return reply.error(error);
         }
         let pages = self.shared && !locks::is_direct(handle) && flags.0 & libc::O_DIRECT == 0;
-        self.read(ino.0, offset, size, pages, |data| answer!(reply, data, data => reply.data(data)));
+        self.read(Ino(ino.0), offset, size, pages, |data| answer!(reply, data, data => reply.data(data)));
     }
 
     fn write(
@@ -346,13 +343,14 @@ impl<F: Files> Filesystem for Handler<F> {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
+        let ino = Ino(ino.0);
         let take_privileges = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let cached = flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         // The kernel knows the end only of files that no other process changes.
         let offset = if self.shared && open_flags.0 & libc::O_APPEND != 0 { None } else { Some(offset) };
-        let written = self.with_its_locks(handle, || self.write(ino.0, offset, data, cached, take_privileges));
+        let written = self.with_its_locks(handle, || self.write(ino, offset, data, cached, take_privileges));
         if let Some(offset) = offset.filter(|_| self.shared && written.is_ok()) {
-            self.opens.wrote(ino.0, offset + data.len() as u64);
+            self.opens.wrote(ino, offset + data.len() as u64);
         }
         answer!(reply, written, written => reply.written(written));
     }
@@ -369,7 +367,7 @@ impl<F: Files> Filesystem for Handler<F> {
         pid: u32,
         reply: ReplyLock,
     ) {
-        locks::Asked::new(ino.0, handle, owner.0, (start, end), typ, pid).test(&self.caller, reply);
+        locks::Asked::new(Ino(ino.0), handle, owner.0, (start, end), typ, pid).test(&self.caller, reply);
     }
 
     fn setlk(
@@ -389,22 +387,23 @@ impl<F: Files> Filesystem for Handler<F> {
             return reply.error(error);
         }
         let waiter = sleep.then(|| request.pid());
-        let asked = locks::Asked::new(ino.0, handle, owner.0, (start, end), typ, pid);
+        let asked = locks::Asked::new(Ino(ino.0), handle, owner.0, (start, end), typ, pid);
         asked.set(&self.caller, &self.held, &self.kernel, waiter, reply);
     }
 
     fn flush(&self, _: &Request, ino: INodeNo, handle: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
+        let ino = Ino(ino.0);
         if self.shared {
             let locked = self.had_its_locks(handle);
             // Closing any descriptor of a file gives up all locks that the process has on it.
-            self.held.forget(ino.0, owner.0);
+            self.held.forget(ino, owner.0);
             let writes = self.losses.is_writer(handle);
-            let done = self.caller.call("closing", ino.0, |files| {
-                let unlocked = files.unlock(ino.0, owner.0, 0, u64::MAX);
-                let committed = if writes { unlocked.and_then(|()| files.commit_at_close(ino.0)) } else { unlocked };
-                committed.and(files.check_loss_at_close(ino.0))
+            let done = self.caller.call("closing", ino, |files| {
+                let unlocked = files.unlock(ino, owner.0, 0, u64::MAX);
+                let committed = if writes { unlocked.and_then(|()| files.commit_at_close(ino)) } else { unlocked };
+                committed.and(files.check_loss_at_close(ino))
             });
-            let done = self.or_lost(ino.0, handle, locked.and(done));
+            let done = self.or_lost(ino, handle, locked.and(done));
             return answer!(reply, done, () => reply.ok());
         }
         // There is nothing to do on close(2): the kernel has written its pages by now. It
@@ -422,40 +421,43 @@ impl<F: Files> Filesystem for Handler<F> {
         _: bool,
         reply: ReplyEmpty,
     ) {
+        let ino = Ino(ino.0);
         // A lock by `flock`, or of an opening, is free with the last descriptor. No program can
         // learn of a failure here.
         for owner in self.held.end(handle).into_iter().chain(owner.map(|owner| owner.0)) {
-            let _ = self.caller.call("unlocking", ino.0, |files| files.unlock(ino.0, owner, 0, u64::MAX));
+            let _ = self.caller.call("unlocking", ino, |files| files.unlock(ino, owner, 0, u64::MAX));
         }
         self.losses.end(handle);
-        self.close(ino.0, flags.0);
+        self.close(ino, flags.0);
         reply.ok();
     }
 
     fn fsync(&self, _: &Request, ino: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
+        let ino = Ino(ino.0);
         let locked = self.has_its_locks(handle);
-        let done = self.caller.call("making durable", ino.0, |files| files.sync(ino.0));
-        self.forget_allocated(ino.0);
+        let done = self.caller.call("making durable", ino, |files| files.sync(ino));
+        self.forget_allocated(ino);
         let done = self.or_lost(
-            ino.0,
+            ino,
             handle,
-            locked.and(done.map_err(|error| self.lost_if_gone("making durable", ino.0, error))),
+            locked.and(done.map_err(|error| self.lost_if_gone("making durable", ino, error))),
         );
         answer!(reply, done, () => reply.ok());
     }
 
     fn opendir(&self, request: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        let opened = self.open(request.uid(), ino.0, libc::O_RDONLY);
-        let opened = opened.map_err(|error| self.looks_again(request.pid(), ino.0, error));
+        let ino = Ino(ino.0);
+        let opened = self.open(request.uid(), ino, libc::O_RDONLY);
+        let opened = opened.map_err(|error| self.looks_again(request.pid(), ino, error));
         let keep = FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE;
         let keep = if self.shared { FopenFlags::empty() } else { keep };
         answer!(reply, opened, () => reply.opened(HANDLE, keep));
     }
 
     fn readdir(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        let listed = self.list(ino.0, offset, |entry| {
+        let listed = self.list(Ino(ino.0), offset, |entry| {
             let kind = convert::file_type(entry.attributes.kind);
-            reply.add(INodeNo(entry.attributes.ino), entry.cookie, kind, OsStr::from_bytes(&entry.name))
+            reply.add(INodeNo(entry.attributes.ino.0), entry.cookie, kind, OsStr::from_bytes(&entry.name))
         });
         answer!(reply, listed, () => reply.ok());
     }
@@ -464,7 +466,7 @@ impl<F: Files> Filesystem for Handler<F> {
         let files = self.caller.files();
         let _until_they_are_known = files.looking_up();
         let mut added = Vec::new();
-        let listed = self.list(ino.0, offset, |entry| {
+        let listed = self.list(Ino(ino.0), offset, |entry| {
             let attributes = self.tell(&entry.attributes);
             // `.` and `..` are no lookups.
             let looked_up = if entry.cookie < directory::FIRST_COOKIE { INodeNo(0) } else { attributes.ino };
@@ -472,7 +474,7 @@ impl<F: Files> Filesystem for Handler<F> {
             let generation = self.generation(&entry.attributes);
             let is_full = reply.add(looked_up, entry.cookie, name, &self.valid(), &attributes, generation);
             if !is_full && looked_up != INodeNo(0) {
-                added.push((looked_up.0, generation));
+                added.push((Ino(looked_up.0), generation));
             }
             is_full
         });
@@ -486,17 +488,18 @@ impl<F: Files> Filesystem for Handler<F> {
     }
 
     fn releasedir(&self, _: &Request, ino: INodeNo, _: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
-        self.close(ino.0, libc::O_RDONLY);
+        self.close(Ino(ino.0), libc::O_RDONLY);
         reply.ok();
     }
 
     fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        let done = self.caller.call("making durable", ino.0, |files| files.sync(ino.0));
+        let ino = Ino(ino.0);
+        let done = self.caller.call("making durable", ino, |files| files.sync(ino));
         answer!(reply, done, () => reply.ok());
     }
 
     fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
-        let usage = self.caller.call("measuring", ino.0, F::usage);
+        let usage = self.caller.call("measuring", Ino(ino.0), F::usage);
         answer!(reply, usage, usage => {
             const BLOCK: u64 = 4096;
             let (total, free) = (usage.total / BLOCK, usage.free / BLOCK);
@@ -507,19 +510,19 @@ impl<F: Files> Filesystem for Handler<F> {
     }
 
     fn setxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, value: &[u8], flags: i32, _: u32, reply: ReplyEmpty) {
-        answer!(reply, self.set_attribute(ino.0, name.as_bytes(), value, flags), () => reply.ok());
+        answer!(reply, self.set_attribute(Ino(ino.0), name.as_bytes(), value, flags), () => reply.ok());
     }
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        extended::answer(reply, size, self.attribute(ino.0, name.as_bytes()));
+        extended::answer(reply, size, self.attribute(Ino(ino.0), name.as_bytes()));
     }
 
     fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        extended::answer(reply, size, self.attribute_names(ino.0, request.uid()));
+        extended::answer(reply, size, self.attribute_names(Ino(ino.0), request.uid()));
     }
 
     fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer!(reply, self.remove_attribute(ino.0, name.as_bytes()), () => reply.ok());
+        answer!(reply, self.remove_attribute(Ino(ino.0), name.as_bytes()), () => reply.ok());
     }
 
     fn access(&self, _: &Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {
@@ -565,12 +568,12 @@ impl<F: Files> Filesystem for Handler<F> {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let done = self.with_its_locks(handle, || self.allocate(request.uid(), ino.0, mode, offset, length));
+        let done = self.with_its_locks(handle, || self.allocate(request.uid(), Ino(ino.0), mode, offset, length));
         answer!(reply, done, () => reply.ok());
     }
 
     fn lseek(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
-        self.seek(ino.0, offset, whence, reply);
+        self.seek(Ino(ino.0), offset, whence, reply);
     }
 
     fn copy_file_range(
@@ -587,14 +590,8 @@ impl<F: Files> Filesystem for Handler<F> {
         reply: ReplyWrite,
     ) {
         let copied = self.with_its_locks(handle, || {
-            self.copy_range(request.uid(), (from.0, from_offset), (to.0, to_offset), length)
+            self.copy_range(request.uid(), (Ino(from.0), from_offset), (Ino(to.0), to_offset), length)
         });
         answer!(reply, copied, copied => reply.written(copied));
     }
-}
-
-/// A file that a program makes.
-fn new_file(request: &Request, kind: FileKind, mode: u32) -> New {
-    // The kernel has applied the umask.
-    New { kind, mode: mode & 0o7777, uid: request.uid(), gid: request.gid(), device: 0, link: Vec::new() }
 }

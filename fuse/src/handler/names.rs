@@ -3,7 +3,7 @@
 use super::Handler;
 use super::permission::{self, Verdict};
 use crate::files::Files;
-use fs::{Attributes, FileKind, New, RenameMode, SetAttributes};
+use fs::{Attributes, FileKind, Ino, New, RenameMode, SetAttributes};
 use fuser::{Errno, INodeNo, RenameFlags};
 
 /// How often a file is made or looked up that others remove each time before it is opened.
@@ -14,7 +14,7 @@ impl<F: Files> Handler<F> {
     pub(super) fn introduce(
         &self,
         what: &'static str,
-        ino: u64,
+        ino: Ino,
         call: impl FnOnce(&F) -> fs::Result<Attributes>,
     ) -> Result<Attributes, Errno> {
         let files = self.caller.files();
@@ -24,7 +24,7 @@ impl<F: Files> Handler<F> {
         Ok(found)
     }
 
-    pub(super) fn make(&self, parent: u64, name: &[u8], new: &New) -> Result<Attributes, Errno> {
+    pub(super) fn make(&self, parent: Ino, name: &[u8], new: &New) -> Result<Attributes, Errno> {
         self.introduce("making a file in", parent, |files| files.make(parent, name, new))
     }
 
@@ -35,7 +35,7 @@ impl<F: Files> Handler<F> {
     pub(super) fn create(
         &self,
         process: u32,
-        parent: u64,
+        parent: Ino,
         name: &[u8],
         new: &New,
         flags: i32,
@@ -81,13 +81,13 @@ impl<F: Files> Handler<F> {
     }
 
     /// Whether a program that wanted to make a file may open the one that it finds instead.
-    fn may_open(&self, process: u32, parent: u64, new: &New, found: &Attributes, flags: i32) -> Result<Verdict, Errno> {
+    fn may_open(&self, process: u32, parent: Ino, new: &New, found: &Attributes, flags: i32) -> Result<Verdict, Errno> {
         let directory = self.caller.call("reading attributes", parent, |files| files.attributes(parent))?;
         let groups = permission::groups_of(process);
         Ok(permission::may_open(new, groups.as_deref(), &directory, found, flags, permission::protection()))
     }
 
-    pub(super) fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8]), flags: RenameFlags) -> Result<(), Errno> {
+    pub(super) fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), flags: RenameFlags) -> Result<(), Errno> {
         let mode = match flags.bits() {
             0 => RenameMode::Replace,
             libc::RENAME_NOREPLACE => RenameMode::NoReplace,
@@ -100,7 +100,7 @@ impl<F: Files> Handler<F> {
     /// Sets attributes. A new owner, and truncation by others than root, take set-user-ID and
     /// set-group-ID bits away (`HANDLE_KILLPRIV_V2`; fuser does not hand on the kernel's hint for
     /// the latter).
-    pub(super) fn set_attributes(&self, user: u32, ino: u64, mut change: SetAttributes) -> Result<Attributes, Errno> {
+    pub(super) fn set_attributes(&self, user: u32, ino: Ino, mut change: SetAttributes) -> Result<Attributes, Errno> {
         if change.size.is_some() && user != 0 {
             self.take_privileges(ino)?;
             change.mode = change.mode.map(fs::unprivileged);
@@ -119,11 +119,11 @@ impl<F: Files> Handler<F> {
     /// who may not keep them. The kernel takes some away itself, but by its cached attributes,
     /// which others may have changed. It must not run the changed program by its cached mode, so it
     /// is made to forget that.
-    pub(super) fn take_privileges(&self, ino: u64) -> Result<(), Errno> {
+    pub(super) fn take_privileges(&self, ino: Ino) -> Result<(), Errno> {
         if self.caller.call("taking privileges from", ino, |files| files.take_privileges(ino))? {
             // Attributes alone, which needs no wait. It fails if the kernel has forgotten the file
             // or the mount is gone.
-            let _ = self.kernel.get().map(|kernel| kernel.inval_inode(INodeNo(ino), -1, 0));
+            let _ = self.kernel.get().map(|kernel| kernel.inval_inode(INodeNo(ino.0), -1, 0));
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 //! that it knows too little: then it looks again, once, and the next time gives the error to the
 //! program.
 
-use fs::{Attributes, FileKind, New, lock};
+use fs::{Attributes, FileKind, Ino, New, lock};
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -90,11 +90,11 @@ pub(super) fn may_open(
 pub(super) struct LooksAgain(Mutex<HashMap<Opening, Instant>>);
 
 /// An opening: the process, the file or directory, and the name.
-type Opening = (u32, u64, Box<[u8]>);
+type Opening = (u32, Ino, Box<[u8]>);
 
 impl LooksAgain {
     /// The answer that makes the kernel look again: ESTALE, but `otherwise` if it did already.
-    pub fn answer(&self, process: u32, ino: u64, name: &[u8], otherwise: i32) -> i32 {
+    pub fn answer(&self, process: u32, ino: Ino, name: &[u8], otherwise: i32) -> i32 {
         let now = Instant::now();
         let mut all = lock(&self.0);
         if all.len() >= MAX_OPENINGS {
@@ -121,7 +121,7 @@ mod tests {
     fn found(mode: u32, uid: u32, gid: u32) -> Attributes {
         let zero = Time { seconds: 0, nanoseconds: 0 };
         let (accessed, modified, changed, created) = (zero, zero, zero, zero);
-        let (ino, kind, links, device, size, allocated) = (9, FileKind::File, 1, 0, 0, 0);
+        let (ino, kind, links, device, size, allocated) = (Ino(9), FileKind::File, 1, 0, 0, 0);
         Attributes { ino, kind, mode, links, uid, gid, device, size, allocated, accessed, modified, changed, created }
     }
 
@@ -182,14 +182,15 @@ mod tests {
     fn no_program_hears_that_the_kernel_should_look_again() {
         let again = LooksAgain::default();
         for _ in 0..2 {
-            assert_eq!(again.answer(1, 9, b"a", libc::EIO), libc::ESTALE);
-            assert_eq!(again.answer(2, 9, b"a", libc::EIO), libc::ESTALE);
-            assert_eq!(again.answer(1, 9, b"b", libc::EIO), libc::ESTALE);
-            assert_eq!(again.answer(1, 9, b"a", libc::EACCES), libc::EACCES);
-            assert_eq!(again.answer(2, 9, b"a", libc::EIO), libc::EIO);
-            assert_eq!(again.answer(1, 9, b"b", libc::EIO), libc::EIO);
+            assert_eq!(again.answer(1, Ino(9), b"a", libc::EIO), libc::ESTALE);
+            assert_eq!(again.answer(2, Ino(9), b"a", libc::EIO), libc::ESTALE);
+            assert_eq!(again.answer(1, Ino(9), b"b", libc::EIO), libc::ESTALE);
+            assert_eq!(again.answer(1, Ino(9), b"a", libc::EACCES), libc::EACCES);
+            assert_eq!(again.answer(2, Ino(9), b"a", libc::EIO), libc::EIO);
+            assert_eq!(again.answer(1, Ino(9), b"b", libc::EIO), libc::EIO);
         }
-        (0..3 * MAX_OPENINGS as u64).for_each(|ino| assert_eq!(again.answer(1, ino, b"a", libc::EIO), libc::ESTALE));
+        (0..3 * MAX_OPENINGS as u64)
+            .for_each(|ino| assert_eq!(again.answer(1, Ino(ino), b"a", libc::EIO), libc::ESTALE));
         assert!(again.0.lock().unwrap().len() <= MAX_OPENINGS);
     }
 }

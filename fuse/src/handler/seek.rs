@@ -8,14 +8,14 @@
 
 use super::Handler;
 use crate::files::Files;
-use fs::Seek;
+use fs::{Ino, Seek};
 use fuser::{Errno, INodeNo, Notifier, ReplyLseek};
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 
 /// What is done after pages were written back.
-pub(super) type Job = (u64, Box<dyn FnOnce() + Send>);
+pub(super) type Job = (Ino, Box<dyn FnOnce() + Send>);
 
 /// The thread's part, before there is a connection to the kernel.
 pub(crate) struct Late(Receiver<Job>, Arc<OnceLock<Notifier>>);
@@ -34,7 +34,7 @@ impl Late {
             for (ino, job) in self.0 {
                 // It fails when the kernel has forgotten the file, and so has no pages of it, or
                 // when the mount is gone.
-                let _ = kernel.inval_inode(INodeNo(ino), 0, 0);
+                let _ = kernel.inval_inode(INodeNo(ino.0), 0, 0);
                 job();
             }
         };
@@ -44,7 +44,7 @@ impl Late {
 
 impl<F: Files> Handler<F> {
     /// Looks for the next hole or data.
-    pub(super) fn seek(&self, ino: u64, offset: i64, whence: i32, reply: ReplyLseek) {
+    pub(super) fn seek(&self, ino: Ino, offset: i64, whence: i32, reply: ReplyLseek) {
         let what = match whence {
             libc::SEEK_DATA => Seek::Data,
             libc::SEEK_HOLE => Seek::Hole,

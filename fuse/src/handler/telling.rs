@@ -5,10 +5,22 @@ use super::Handler;
 use super::convert::file_attributes;
 use super::sizes::MAX_PAGE_BYTES;
 use crate::files::Files;
-use fs::{Attributes, FileKind};
+use fs::{Attributes, FileKind, Ino};
 use fuser::{FileAttr, INodeNo};
 
 impl<F: Files> Handler<F> {
+    /// After a sync, the kernel must not show how much space the file took before: it does not know
+    /// that by itself, as it knows size and times.
+    pub(super) fn forget_allocated(&self, ino: Ino) {
+        let files = self.caller.files();
+        let Some(kernel) = self.kernel.get().filter(|_| !self.valid().is_zero()) else { return };
+        // To ask a server takes longer than another question of the kernel.
+        if files.is_shared() || files.attributes(ino).is_ok_and(|found| self.opens.must_ask(ino, found.allocated)) {
+            // It fails for a file that the kernel no longer knows.
+            let _ = kernel.inval_inode(INodeNo(ino.0), -1, 0);
+        }
+    }
+
     /// The attributes of a file that the kernel gets, and keeps.
     pub(super) fn tell(&self, found: &Attributes) -> FileAttr {
         if self.shared {
@@ -28,18 +40,18 @@ impl<F: Files> Handler<F> {
         if !self.shared || found.kind != FileKind::File {
             return answer(self.tell(found));
         }
-        let (ino, grows) = (INodeNo(found.ino), self.opens.grows(found.ino, found.size));
+        let (ino, grows) = (found.ino, self.opens.grows(found.ino, found.size));
         let (told, opens) = (self.tell_allocated(found), self.opens.clone());
-        opens.telling(ino.0, found.size);
+        opens.telling(ino, found.size);
         let tell = move || {
-            opens.arrives(ino.0);
+            opens.arrives(ino);
             answer(told);
-            opens.told_size(ino.0);
+            opens.told_size(ino);
         };
         let Some((kernel, end)) = self.kernel.get().cloned().zip(grows) else { return tell() };
         std::thread::spawn(move || {
             // It fails when the kernel has forgotten the file, or the mount is gone.
-            let _ = kernel.inval_inode(ino, (end - end % MAX_PAGE_BYTES).cast_signed(), 0);
+            let _ = kernel.inval_inode(INodeNo(ino.0), (end - end % MAX_PAGE_BYTES).cast_signed(), 0);
             tell();
         });
     }

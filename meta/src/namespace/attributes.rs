@@ -5,6 +5,7 @@ use super::find::{find, put};
 use crate::record::{Content, Dinode, DirectoryDelta, DirectoryState, FileKind, Time};
 use crate::transaction::run;
 use crate::{Error, IdempotencyKey, Meta, Result, Seq, keys};
+use plan::Ino;
 use serde::{Deserialize, Serialize};
 
 /// The largest value of an extended attribute, in bytes.
@@ -14,7 +15,7 @@ const MAX_ATTRIBUTE: usize = 65_536;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
     /// The file's number (ino).
-    pub ino: u64,
+    pub ino: Ino,
     /// The file's type.
     pub kind: FileKind,
     /// Permission bits.
@@ -134,7 +135,7 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn attributes(&self, ino: u64) -> Result<Attributes> {
+    pub fn attributes(&self, ino: Ino) -> Result<Attributes> {
         self.attributes_of(&self.dinode(ino)?)
     }
 
@@ -142,7 +143,7 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound`, `NotDirectory`, `NameTooLong`.
-    pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attributes> {
+    pub fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Attributes> {
         match name {
             _ if name.len() > MAX_NAME => Err(Error::NameTooLong),
             b"." => self.attributes(parent),
@@ -158,7 +159,7 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn parent(&self, ino: u64) -> Result<u64> {
+    pub fn parent(&self, ino: Ino) -> Result<Ino> {
         let inode_location = self.kv.get(&keys::inode_location(ino))?.ok_or(Error::NotFound)?;
         Ok(match crate::record::decode(&inode_location)? {
             crate::record::InodeLocation::Entry { parent, .. } => parent,
@@ -171,7 +172,7 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound`; when the metadata cannot be read.
-    pub fn path(&self, ino: u64) -> Result<Option<Vec<u8>>> {
+    pub fn path(&self, ino: Ino) -> Result<Option<Vec<u8>>> {
         let (mut at, mut path) = (ino, Vec::new());
         while at != super::ROOT {
             let inode_location =
@@ -196,7 +197,7 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound`; when the metadata cannot be read.
-    pub fn describe(&self, ino: u64) -> Result<(Attributes, Option<Vec<u8>>)> {
+    pub fn describe(&self, ino: Ino) -> Result<(Attributes, Option<Vec<u8>>)> {
         let attributes = self.attributes(ino)?;
         match self.path(ino) {
             Err(Error::NotFound) => Ok((attributes, None)),
@@ -208,7 +209,7 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn set_attributes(&self, ino: u64, change: AttributeChange, now: Time) -> Result<(Attributes, Seq)> {
+    pub fn set_attributes(&self, ino: Ino, change: AttributeChange, now: Time) -> Result<(Attributes, Seq)> {
         self.set_attributes_once(ino, change, now, None)
     }
 
@@ -218,7 +219,7 @@ impl Meta {
     /// As `set_attributes`.
     pub fn set_attributes_once(
         &self,
-        ino: u64,
+        ino: Ino,
         change: AttributeChange,
         now: Time,
         idempotency_key: Option<&IdempotencyKey>,
@@ -262,7 +263,7 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn has_privileges(&self, ino: u64) -> Result<bool> {
+    pub fn has_privileges(&self, ino: Ino) -> Result<bool> {
         let dinode = self.dinode(ino)?;
         Ok(dinode.kind == FileKind::File
             && (dinode.mode != unprivileged(dinode.mode)
@@ -273,7 +274,7 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound`; `Invalid` when the file is not a symbolic link.
-    pub fn read_link(&self, ino: u64) -> Result<Vec<u8>> {
+    pub fn read_link(&self, ino: Ino) -> Result<Vec<u8>> {
         match self.dinode(ino)?.content {
             Content::Link(target) => Ok(target),
             _ => Err(Error::Invalid("not a symbolic link".into())),
@@ -284,7 +285,7 @@ impl Meta {
     ///
     /// # Errors
     /// `NoAttribute`.
-    pub fn attribute(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>> {
+    pub fn attribute(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
         self.kv.get(&keys::attribute(ino, name))?.ok_or(Error::NoAttribute)
     }
 
@@ -292,7 +293,7 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be read.
-    pub fn attribute_names(&self, ino: u64) -> Result<Vec<Vec<u8>>> {
+    pub fn attribute_names(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
         let range = keys::attributes(ino);
         let found = self.kv.scan(&range.start..&range.end, usize::MAX)?;
         Ok(found.into_iter().map(|(key, _)| key[9..].to_vec()).collect())
@@ -305,7 +306,7 @@ impl Meta {
     /// value.
     pub fn set_attribute(
         &self,
-        ino: u64,
+        ino: Ino,
         name: &[u8],
         value: &[u8],
         must_exist: Option<bool>,
@@ -320,7 +321,7 @@ impl Meta {
     /// As `set_attribute`.
     pub fn set_attribute_once(
         &self,
-        ino: u64,
+        ino: Ino,
         name: &[u8],
         value: &[u8],
         must_exist: Option<bool>,
@@ -347,7 +348,7 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound`, `NoAttribute`.
-    pub fn remove_attribute(&self, ino: u64, name: &[u8], now: Time) -> Result<Seq> {
+    pub fn remove_attribute(&self, ino: Ino, name: &[u8], now: Time) -> Result<Seq> {
         self.remove_attribute_once(ino, name, now, None)
     }
 
@@ -357,7 +358,7 @@ impl Meta {
     /// As `remove_attribute`.
     pub fn remove_attribute_once(
         &self,
-        ino: u64,
+        ino: Ino,
         name: &[u8],
         now: Time,
         idempotency_key: Option<&IdempotencyKey>,
@@ -374,7 +375,7 @@ impl Meta {
 }
 
 /// Sets the time of the last change of content or attributes.
-pub(super) fn touch(t: &mut crate::transaction::Transaction, ino: u64, now: Time) -> Result<()> {
+pub(super) fn touch(t: &mut crate::transaction::Transaction, ino: Ino, now: Time) -> Result<()> {
     let mut found = find(t, ino)?;
     if found.dinode.kind == FileKind::Directory {
         t.merge(keys::directory(ino), &DirectoryDelta { changed: Some(now), ..DirectoryDelta::default() });

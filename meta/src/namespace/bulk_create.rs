@@ -9,7 +9,7 @@ use crate::namespace::content::put_new;
 use crate::record::{DirectoryDelta, Entry, FileKind, InodeLocation, Time};
 use crate::transaction::run;
 use crate::{Error, Meta, Result, Seq, keys};
-use plan::Extent;
+use plan::{Extent, Ino};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -17,9 +17,9 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BulkFile {
     /// Its number, from [`Meta::new_inos`].
-    pub ino: u64,
+    pub ino: Ino,
     /// Its directory.
-    pub parent: u64,
+    pub parent: Ino,
     /// Its name in the directory.
     pub name: Vec<u8>,
     /// The file to create.
@@ -71,7 +71,7 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be written.
-    pub fn new_inos(&self, count: u32) -> Result<u64> {
+    pub fn new_inos(&self, count: u32) -> Result<Ino> {
         self.next_inos(count)
     }
 
@@ -85,7 +85,7 @@ impl Meta {
     pub fn put_files(&self, files: &[BulkFile]) -> Result<BulkResult> {
         files.iter().try_for_each(BulkFile::check)?;
         let (refused, committed) = run(&*self.kv, |t| {
-            let (mut refused, mut parents) = (Vec::new(), BTreeMap::<u64, Option<DirectoryDelta>>::new());
+            let (mut refused, mut parents) = (Vec::new(), BTreeMap::<Ino, Option<DirectoryDelta>>::new());
             let mut made = 0;
             for (index, file) in files.iter().enumerate() {
                 let delta = match parents.entry(file.parent) {
@@ -140,8 +140,8 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be read.
-    pub fn lookups(&self, names: &[(u64, Vec<u8>)]) -> Result<Vec<Option<Attributes>>> {
-        let one = |(parent, name): &(u64, Vec<u8>)| match self.lookup(*parent, name) {
+    pub fn lookups(&self, names: &[(Ino, Vec<u8>)]) -> Result<Vec<Option<Attributes>>> {
+        let one = |(parent, name): &(Ino, Vec<u8>)| match self.lookup(*parent, name) {
             Err(Error::NotFound | Error::NotDirectory | Error::NameTooLong) => Ok(None),
             found => found.map(Some),
         };

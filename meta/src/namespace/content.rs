@@ -8,7 +8,7 @@ use crate::record::{Content, Dinode, FileKind, Time, decode, encode};
 use crate::transaction::{Transaction, run};
 use crate::{Error, IdempotencyKey, Meta, Result, Seq, keys};
 use plan::extent::{Edit, edit};
-use plan::{Extent, ExtentPlace, SetId};
+use plan::{Extent, ExtentPlace, Ino, SetId};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -83,13 +83,13 @@ struct Met {
 /// The extents of one file while they change, wherever they are stored.
 struct Extents<'t, 'kv> {
     t: &'t mut Transaction<'kv>,
-    ino: u64,
+    ino: Ino,
     here: Option<Vec<Extent>>,
     met: Met,
 }
 
 impl<'t, 'kv> Extents<'t, 'kv> {
-    fn new(t: &'t mut Transaction<'kv>, ino: u64, here: Option<Vec<Extent>>) -> Self {
+    fn new(t: &'t mut Transaction<'kv>, ino: Ino, here: Option<Vec<Extent>>) -> Self {
         Self { t, ino, here, met: Met::default() }
     }
 
@@ -192,12 +192,12 @@ impl<'t, 'kv> Extents<'t, 'kv> {
 }
 
 /// The content of a new file.
-pub(super) fn put_new(t: &mut Transaction, ino: u64, extents: &[Extent]) -> Content {
+pub(super) fn put_new(t: &mut Transaction, ino: Ino, extents: &[Extent]) -> Content {
     refer(t, extents);
     Extents::new(t, ino, Some(extents.to_vec())).into_content()
 }
 
-fn put_extent(t: &mut Transaction, ino: u64, extent: &Extent) {
+fn put_extent(t: &mut Transaction, ino: Ino, extent: &Extent) {
     t.put_bytes(keys::extent(ino, extent.offset), encode(&(extent.length, &extent.place)));
 }
 
@@ -228,7 +228,7 @@ fn count_references(t: &mut Transaction, extents: &[Extent], sign: i64) {
 }
 
 /// Changes the content of a file in a transaction.
-fn change(t: &mut Transaction, ino: u64, change: &ContentEdit, removed: &mut Removed) -> Result<Dinode> {
+fn change(t: &mut Transaction, ino: Ino, change: &ContentEdit, removed: &mut Removed) -> Result<Dinode> {
     let FoundDinode { mut dinode, entry } = find(t, ino)?;
     match dinode.kind {
         FileKind::File => {}
@@ -274,7 +274,7 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn extents(&self, ino: u64, range: Range<u64>) -> Result<Vec<Extent>> {
+    pub fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<Extent>> {
         match self.dinode(ino)?.content {
             Content::Here(extents) => Ok(extents.iter().filter_map(|extent| extent.clip(&range)).collect()),
             Content::Link(_) => Ok(Vec::new()),
@@ -296,7 +296,7 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn content(&self, ino: u64, range: Range<u64>) -> Result<(u64, Vec<Extent>)> {
+    pub fn content(&self, ino: Ino, range: Range<u64>) -> Result<(u64, Vec<Extent>)> {
         loop {
             let extents = self.extents(ino, range.clone())?;
             let size = self.dinode(ino)?.size;
@@ -311,7 +311,7 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn sets_of(&self, ino: u64) -> Result<std::collections::BTreeSet<SetId>> {
+    pub fn sets_of(&self, ino: Ino) -> Result<std::collections::BTreeSet<SetId>> {
         let (mut sets, mut from) = (std::collections::BTreeSet::new(), 0);
         loop {
             let extents = self.extents(ino, from..MAX_SIZE)?;
@@ -332,7 +332,7 @@ impl Meta {
     /// When the metadata cannot be read, and any error that `each` returns.
     pub fn each_file<E: From<Error>>(
         &self,
-        mut each: impl FnMut(u64) -> std::result::Result<(), E>,
+        mut each: impl FnMut(Ino) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
         const BATCH_EXTENTS: usize = 1000;
         let all = keys::under(vec![keys::INODE_LOCATION]);
@@ -342,7 +342,7 @@ impl Meta {
             let Some((last, _)) = found.last() else { return Ok(()) };
             from = [last, &[0][..]].concat();
             for (key, _) in &found {
-                each(keys::number(key, 1))?;
+                each(Ino(keys::number(key, 1)))?;
             }
         }
     }
@@ -351,7 +351,7 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn has_many_extents(&self, ino: u64) -> Result<bool> {
+    pub fn has_many_extents(&self, ino: Ino) -> Result<bool> {
         Ok(self.dinode(ino)?.content == Content::Elsewhere)
     }
 
@@ -362,7 +362,7 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound`, `IsDirectory`, `Invalid`, `TooLarge`.
-    pub fn change_content(&self, ino: u64, edit: &ContentEdit) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {
+    pub fn change_content(&self, ino: Ino, edit: &ContentEdit) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {
         self.change_content_once(ino, edit, None)
     }
 
@@ -372,7 +372,7 @@ impl Meta {
     /// As `change_content`.
     pub fn change_content_once(
         &self,
-        ino: u64,
+        ino: Ino,
         edit: &ContentEdit,
         idempotency_key: Option<&IdempotencyKey>,
     ) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {
@@ -389,11 +389,11 @@ impl Meta {
     /// the edits go first, and the transaction gets the rest.
     fn bounded<T>(
         &self,
-        edits: &[(u64, &ContentEdit)],
-        mut work: impl FnMut(&mut Transaction, &[(u64, &ContentEdit)], &mut Removed) -> Result<T>,
+        edits: &[(Ino, &ContentEdit)],
+        mut work: impl FnMut(&mut Transaction, &[(Ino, &ContentEdit)], &mut Removed) -> Result<T>,
     ) -> Result<(T, Vec<DeadStripe>, Seq)> {
         let (mut dead, mut removed) = (Vec::new(), Removed::default());
-        let mut carry_out = |edits: &[(u64, &ContentEdit)], removed: &mut Removed| {
+        let mut carry_out = |edits: &[(Ino, &ContentEdit)], removed: &mut Removed| {
             run(&*self.kv, |t| {
                 *removed = Removed::default();
                 work(t, edits, removed)
@@ -409,7 +409,7 @@ impl Meta {
                         left => rest.push((*ino, left?)),
                     }
                 }
-                let rest: Vec<(u64, &ContentEdit)> = rest.iter().map(|(ino, edit)| (*ino, edit)).collect();
+                let rest: Vec<(Ino, &ContentEdit)> = rest.iter().map(|(ino, edit)| (*ino, edit)).collect();
                 carry_out(&rest, &mut removed)?
             }
             done => done?,
@@ -422,7 +422,7 @@ impl Meta {
     /// into one transaction; returns the rest.
     fn change_pieces(
         &self,
-        ino: u64,
+        ino: Ino,
         edit: &ContentEdit,
         budget: &mut usize,
         dead: &mut Vec<DeadStripe>,
@@ -478,7 +478,7 @@ impl Meta {
         }
     }
 
-    fn change_piece(&self, ino: u64, edit: &ContentEdit, dead: &mut Vec<DeadStripe>) -> Result<()> {
+    fn change_piece(&self, ino: Ino, edit: &ContentEdit, dead: &mut Vec<DeadStripe>) -> Result<()> {
         let ((), committed) = run(&*self.kv, |t| change(t, ino, edit, &mut Removed::default()).map(drop))?;
         dead.extend(committed.dead);
         Ok(())
@@ -489,7 +489,7 @@ impl Meta {
     ///
     /// # Errors
     /// As `change_content`.
-    pub fn change_contents(&self, edits: &[(u64, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
+    pub fn change_contents(&self, edits: &[(Ino, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
         self.change_contents_once(edits, None)
     }
 
@@ -498,7 +498,7 @@ impl Meta {
     ///
     /// # Errors
     /// As `change_contents`, and an error when durability cannot be confirmed.
-    pub fn change_contents_durably(&self, edits: &[(u64, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
+    pub fn change_contents_durably(&self, edits: &[(Ino, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
         let (dead, seq) = self.change_contents(edits)?;
         self.sync(seq)?;
         Ok((dead, seq))
@@ -510,10 +510,10 @@ impl Meta {
     /// As `change_content`.
     pub fn change_contents_once(
         &self,
-        edits: &[(u64, ContentEdit)],
+        edits: &[(Ino, ContentEdit)],
         idempotency_key: Option<&IdempotencyKey>,
     ) -> Result<(Vec<DeadStripe>, Seq)> {
-        let all: Vec<(u64, &ContentEdit)> = edits.iter().map(|(ino, edit)| (*ino, edit)).collect();
+        let all: Vec<(Ino, &ContentEdit)> = edits.iter().map(|(ino, edit)| (*ino, edit)).collect();
         let ((), dead, seq) = self.bounded(&all, |t, edits, removed| {
             for (ino, edit) in edits {
                 match change(t, *ino, edit, removed) {

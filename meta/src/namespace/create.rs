@@ -5,6 +5,7 @@ use super::{Attributes, MAX_LINK, MAX_LINKS, ROOT, check_name};
 use crate::record::{Content, Dinode, DirectoryDelta, DirectoryState, Entry, FileKind, InodeLocation, Time};
 use crate::transaction::{Transaction, run};
 use crate::{Error, IdempotencyKey, Meta, Result, Seq, keys};
+use plan::Ino;
 use serde::{Deserialize, Serialize};
 
 /// A file to create.
@@ -25,7 +26,7 @@ pub struct New {
 }
 
 impl New {
-    pub(super) fn dinode(&self, ino: u64, now: Time) -> Dinode {
+    pub(super) fn dinode(&self, ino: Ino, now: Time) -> Dinode {
         Dinode {
             ino,
             kind: self.kind,
@@ -49,7 +50,7 @@ impl New {
 }
 
 /// Updates a directory for an entry that was added or removed.
-pub(super) fn count(t: &mut Transaction, parent: u64, entries: i64, kind: FileKind, now: Time) {
+pub(super) fn count(t: &mut Transaction, parent: Ino, entries: i64, kind: FileKind, now: Time) {
     let directories = if kind == FileKind::Directory { entries } else { 0 };
     let delta = DirectoryDelta { modified: Some(now), changed: Some(now), entries, directories };
     t.merge(keys::directory(parent), &delta);
@@ -77,7 +78,7 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound` and `NotDirectory` for the parent, `Exists`, `NameTooLong`, `Invalid`.
-    pub fn make(&self, parent: u64, name: &[u8], new: &New, now: Time) -> Result<(Attributes, Seq)> {
+    pub fn make(&self, parent: Ino, name: &[u8], new: &New, now: Time) -> Result<(Attributes, Seq)> {
         self.make_once(parent, name, new, now, None)
     }
 
@@ -87,7 +88,7 @@ impl Meta {
     /// As `make`.
     pub fn make_once(
         &self,
-        parent: u64,
+        parent: Ino,
         name: &[u8],
         new: &New,
         now: Time,
@@ -132,7 +133,7 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound`, `Exists`, `NotDirectory`, `TooManyLinks`; `NotPermitted` for directories.
-    pub fn link(&self, ino: u64, parent: u64, name: &[u8], now: Time) -> Result<(Attributes, Seq)> {
+    pub fn link(&self, ino: Ino, parent: Ino, name: &[u8], now: Time) -> Result<(Attributes, Seq)> {
         self.link_once(ino, parent, name, now, None)
     }
 
@@ -142,8 +143,8 @@ impl Meta {
     /// As `link`.
     pub fn link_once(
         &self,
-        ino: u64,
-        parent: u64,
+        ino: Ino,
+        parent: Ino,
         name: &[u8],
         now: Time,
         idempotency_key: Option<&IdempotencyKey>,

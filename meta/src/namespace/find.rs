@@ -3,16 +3,17 @@
 use crate::record::{Dinode, DirectoryState, Entry, FileKind, InodeLocation};
 use crate::transaction::Transaction;
 use crate::{Error, Meta, Result, keys};
+use plan::Ino;
 
 /// A dinode and its place.
 pub(crate) struct FoundDinode {
     pub dinode: Dinode,
     /// The entry that holds it; `None` when it is stored under its number.
-    pub entry: Option<(u64, Vec<u8>)>,
+    pub entry: Option<(Ino, Vec<u8>)>,
 }
 
 /// The dinode of a file.
-pub(crate) fn find(t: &mut Transaction, ino: u64) -> Result<FoundDinode> {
+pub(crate) fn find(t: &mut Transaction, ino: Ino) -> Result<FoundDinode> {
     match t.get(&keys::inode_location(ino))?.ok_or(Error::NotFound)? {
         InodeLocation::Here(dinode) => Ok(FoundDinode { dinode, entry: None }),
         InodeLocation::Entry { parent, name } => match t.get(&keys::entry(parent, &name))? {
@@ -33,18 +34,18 @@ pub(crate) fn put(t: &mut Transaction, found: FoundDinode) {
 }
 
 /// The dinode of a directory.
-pub(crate) fn directory(t: &mut Transaction, ino: u64) -> Result<Dinode> {
+pub(crate) fn directory(t: &mut Transaction, ino: Ino) -> Result<Dinode> {
     let found = find(t, ino)?.dinode;
     if found.kind == FileKind::Directory { Ok(found) } else { Err(Error::NotDirectory) }
 }
 
 /// The entry of a name.
-pub(crate) fn entry(t: &mut Transaction, parent: u64, name: &[u8]) -> Result<Option<Entry>> {
+pub(crate) fn entry(t: &mut Transaction, parent: Ino, name: &[u8]) -> Result<Option<Entry>> {
     t.get(&keys::entry(parent, name))
 }
 
 impl Entry {
-    pub(crate) fn ino(&self) -> u64 {
+    pub(crate) fn ino(&self) -> Ino {
         match self {
             Self::Inside(dinode) => dinode.ino,
             Self::Elsewhere(ino, _) => *ino,
@@ -61,7 +62,7 @@ impl Entry {
 
 impl Meta {
     /// The dinode of a file, from some single moment.
-    pub(crate) fn dinode(&self, ino: u64) -> Result<Dinode> {
+    pub(crate) fn dinode(&self, ino: Ino) -> Result<Dinode> {
         // If the file is renamed during the search, the next attempt finds it. Only a file that is
         // renamed all the time is not found.
         for _ in 0..100 {
@@ -81,7 +82,7 @@ impl Meta {
     }
 
     /// The dinode behind a name.
-    pub(crate) fn dinode_at(&self, parent: u64, name: &[u8]) -> Result<Dinode> {
+    pub(crate) fn dinode_at(&self, parent: Ino, name: &[u8]) -> Result<Dinode> {
         let entry = self.kv.get(&keys::entry(parent, name))?.ok_or(Error::NotFound)?;
         match crate::record::decode(&entry)? {
             Entry::Inside(dinode) => Ok(dinode),
@@ -89,7 +90,7 @@ impl Meta {
         }
     }
 
-    pub(crate) fn directory_state(&self, ino: u64) -> Result<DirectoryState> {
+    pub(crate) fn directory_state(&self, ino: Ino) -> Result<DirectoryState> {
         let state = self.kv.get(&keys::directory(ino))?;
         Ok(state.as_deref().map(crate::record::decode).transpose()?.unwrap_or_default())
     }

@@ -3,6 +3,7 @@
 use super::Attributes;
 use crate::record::{Entry, decode};
 use crate::{Meta, Result, keys};
+use plan::Ino;
 use serde::{Deserialize, Serialize};
 
 /// An entry of a directory.
@@ -23,7 +24,7 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be read.
-    pub fn list(&self, parent: u64, cookie: u64, limit: usize) -> Result<Vec<Listed>> {
+    pub fn list(&self, parent: Ino, cookie: u64, limit: usize) -> Result<Vec<Listed>> {
         // A cookie is the hash of a name and its rank among equal hashes, counted from 1. A hash of
         // 0 is no special case, since hashes are shifted to begin at 256 here.
         let (hash, mut rank) = (cookie & !0xFF, cookie & 0xFF);

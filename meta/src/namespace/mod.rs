@@ -29,7 +29,7 @@ pub const MAX_LINKS: u32 = 65_000;
 /// The largest size of a file, in bytes.
 pub const MAX_SIZE: u64 = i64::MAX as u64;
 /// The number of the root directory.
-pub const ROOT: u64 = 1;
+pub const ROOT: plan::Ino = plan::Ino::ROOT;
 
 /// Refuses invalid names.
 ///

@@ -7,13 +7,14 @@ use crate::record::DeadStripe;
 use crate::record::{Content, Dinode, Entry, FileKind, InodeLocation, Time};
 use crate::transaction::{Transaction, run};
 use crate::{Error, IdempotencyKey, Meta, Result, Seq, keys};
+use plan::Ino;
 use serde::{Deserialize, Serialize};
 
 /// The result of removing a name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Removed {
     /// The file.
-    pub ino: u64,
+    pub ino: Ino,
     /// This was the file's last name.
     pub last: bool,
     /// The file has no name any more and waits for [`Meta::drop_orphan`].
@@ -69,7 +70,7 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound`, also when another file has the name; `IsDirectory`.
-    pub fn unlink(&self, parent: u64, name: &[u8], ino: u64, keep: bool, now: Time) -> Result<Removed> {
+    pub fn unlink(&self, parent: Ino, name: &[u8], ino: Ino, keep: bool, now: Time) -> Result<Removed> {
         self.unlink_once(parent, name, ino, keep, now, None)
     }
 
@@ -80,9 +81,9 @@ impl Meta {
     /// As `unlink`.
     pub fn unlink_once(
         &self,
-        parent: u64,
+        parent: Ino,
         name: &[u8],
-        ino: u64,
+        ino: Ino,
         keep: bool,
         now: Time,
         idempotency_key: Option<&IdempotencyKey>,
@@ -106,7 +107,7 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound`, also when another directory has the name; `NotDirectory`, `NotEmpty`.
-    pub fn remove_directory(&self, parent: u64, name: &[u8], ino: u64, keep: bool, now: Time) -> Result<Removed> {
+    pub fn remove_directory(&self, parent: Ino, name: &[u8], ino: Ino, keep: bool, now: Time) -> Result<Removed> {
         self.remove_directory_once(parent, name, ino, keep, now, None)
     }
 
@@ -117,9 +118,9 @@ impl Meta {
     /// As `remove_directory`.
     pub fn remove_directory_once(
         &self,
-        parent: u64,
+        parent: Ino,
         name: &[u8],
-        ino: u64,
+        ino: Ino,
         keep: bool,
         now: Time,
         idempotency_key: Option<&IdempotencyKey>,
@@ -143,7 +144,7 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be written.
-    pub fn drop_orphan(&self, ino: u64) -> Result<(Vec<DeadStripe>, Seq)> {
+    pub fn drop_orphan(&self, ino: Ino) -> Result<(Vec<DeadStripe>, Seq)> {
         let mut dead = Vec::new();
         loop {
             let (more, committed) = run(&*self.kv, |t| {
@@ -178,7 +179,7 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be written.
-    pub fn drop_small_orphans(&self, inos: &[u64]) -> Result<(Vec<u64>, Vec<DeadStripe>, Seq)> {
+    pub fn drop_small_orphans(&self, inos: &[Ino]) -> Result<(Vec<Ino>, Vec<DeadStripe>, Seq)> {
         let (large, committed) = run(&*self.kv, |t| {
             let mut large = Vec::new();
             for &ino in inos {
@@ -205,15 +206,15 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be read.
-    pub fn orphans(&self) -> Result<Vec<u64>> {
+    pub fn orphans(&self) -> Result<Vec<Ino>> {
         let range = keys::under(vec![keys::ORPHAN]);
         let found = self.kv.scan(&range.start..&range.end, usize::MAX)?;
-        Ok(found.iter().map(|(key, _)| keys::number(key, 1)).collect())
+        Ok(found.iter().map(|(key, _)| Ino(keys::number(key, 1))).collect())
     }
 }
 
 /// Fails when a directory has entries, now or at the commit.
-pub(super) fn must_be_empty(t: &mut Transaction, ino: u64) -> Result<()> {
+pub(super) fn must_be_empty(t: &mut Transaction, ino: Ino) -> Result<()> {
     let entries = keys::entries(ino);
     if !t.scan(&entries, 1)?.is_empty() {
         return Err(Error::NotEmpty);

@@ -7,6 +7,7 @@ use super::{ROOT, check_name};
 use crate::record::{DirectoryDelta, Entry, FileKind, InodeLocation, Time};
 use crate::transaction::{Transaction, run};
 use crate::{Error, IdempotencyKey, Meta, Result, Seq, keys};
+use plan::Ino;
 use serde::{Deserialize, Serialize};
 
 /// What to do when a file already has the new name.
@@ -24,13 +25,13 @@ pub enum RenameMode {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rename {
     /// The file's current directory and name.
-    pub from: (u64, Vec<u8>),
+    pub from: (Ino, Vec<u8>),
     /// The new directory and name.
-    pub to: (u64, Vec<u8>),
+    pub to: (Ino, Vec<u8>),
     /// What to do when a file already has the new name.
     pub mode: RenameMode,
     /// The file that the caller expects to have the new name.
-    pub replaced: Option<u64>,
+    pub replaced: Option<Ino>,
     /// Keeps that file until [`Meta::drop_orphan`] when this was its last name.
     pub keep: bool,
 }
@@ -72,7 +73,7 @@ impl Meta {
 
 /// Renames a file within a transaction. Returns the file that lost the new name, whether that was
 /// its last name, and whether it is an orphan.
-fn rename_in(t: &mut Transaction, rename: &Rename, now: Time) -> Result<Option<(u64, bool, bool)>> {
+fn rename_in(t: &mut Transaction, rename: &Rename, now: Time) -> Result<Option<(Ino, bool, bool)>> {
     let &Rename { mode, replaced, keep, .. } = rename;
     let (from, to) = ((rename.from.0, &*rename.from.1), (rename.to.0, &*rename.to.1));
     let old = entry(t, from.0, from.1)?.ok_or(Error::NotFound)?;
@@ -132,7 +133,7 @@ fn rename_in(t: &mut Transaction, rename: &Rename, now: Time) -> Result<Option<(
 }
 
 /// Puts a file under a name.
-fn settle(t: &mut Transaction, file: Entry, at: (u64, &[u8]), now: Time) -> Result<()> {
+fn settle(t: &mut Transaction, file: Entry, at: (Ino, &[u8]), now: Time) -> Result<()> {
     let (parent, name) = at;
     match file {
         Entry::Inside(mut dinode) => {
@@ -154,7 +155,7 @@ fn settle(t: &mut Transaction, file: Entry, at: (u64, &[u8]), now: Time) -> Resu
 
 /// Fails when `target` is `moved` or is inside it. All directories on the way up are guarded, so
 /// that two concurrent renames cannot create a cycle.
-fn must_not_enclose(t: &mut Transaction, moved: &Entry, target: u64) -> Result<()> {
+fn must_not_enclose(t: &mut Transaction, moved: &Entry, target: Ino) -> Result<()> {
     if moved.kind() != FileKind::Directory {
         return Ok(());
     }

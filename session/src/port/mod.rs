@@ -25,7 +25,7 @@ use meta::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, Listed, Meta, New, Removed,
     Rename, Result, Seq, SetRecord, Time, Totals,
 };
-use plan::{Extent, SetId, TargetId};
+use plan::{Extent, Ino, SetId, TargetId};
 use serde::{Deserialize, Serialize};
 use sound::Sound;
 use std::ops::Range;
@@ -37,41 +37,41 @@ pub struct Remote<C>(pub C);
 macro_rules! port {
     ($to:ident $($head:tt)*) => {
         $to! { $($head)*;
-            1 attributes(ino: u64) -> Attributes;
-            2 lookup(parent: u64, name: Vec<u8> as &[u8]) -> Attributes;
-            3 parent(ino: u64) -> u64;
-            4 describe(ino: u64) -> (Attributes, Option<Vec<u8>>);
-            5 set_attributes(ino: u64, change: AttributeChange, now: Time) -> (Attributes, Seq);
-            6 read_link(ino: u64) -> Vec<u8>;
-            7 attribute(ino: u64, name: Vec<u8> as &[u8]) -> Vec<u8>;
-            8 attribute_names(ino: u64) -> Vec<Vec<u8>>;
+            1 attributes(ino: Ino) -> Attributes;
+            2 lookup(parent: Ino, name: Vec<u8> as &[u8]) -> Attributes;
+            3 parent(ino: Ino) -> Ino;
+            4 describe(ino: Ino) -> (Attributes, Option<Vec<u8>>);
+            5 set_attributes(ino: Ino, change: AttributeChange, now: Time) -> (Attributes, Seq);
+            6 read_link(ino: Ino) -> Vec<u8>;
+            7 attribute(ino: Ino, name: Vec<u8> as &[u8]) -> Vec<u8>;
+            8 attribute_names(ino: Ino) -> Vec<Vec<u8>>;
             9 set_attribute(
-                ino: u64, name: Vec<u8> as &[u8], value: Vec<u8> as &[u8], must_exist: Option<bool>, now: Time
+                ino: Ino, name: Vec<u8> as &[u8], value: Vec<u8> as &[u8], must_exist: Option<bool>, now: Time
             ) -> Seq;
-            10 remove_attribute(ino: u64, name: Vec<u8> as &[u8], now: Time) -> Seq;
-            11 make(parent: u64, name: Vec<u8> as &[u8], new: New as &New, now: Time) -> (Attributes, Seq);
-            12 link(ino: u64, parent: u64, name: Vec<u8> as &[u8], now: Time) -> (Attributes, Seq);
-            13 unlink(parent: u64, name: Vec<u8> as &[u8], ino: u64, keep: bool, now: Time) -> Removed;
-            14 remove_directory(parent: u64, name: Vec<u8> as &[u8], ino: u64, keep: bool, now: Time) -> Removed;
+            10 remove_attribute(ino: Ino, name: Vec<u8> as &[u8], now: Time) -> Seq;
+            11 make(parent: Ino, name: Vec<u8> as &[u8], new: New as &New, now: Time) -> (Attributes, Seq);
+            12 link(ino: Ino, parent: Ino, name: Vec<u8> as &[u8], now: Time) -> (Attributes, Seq);
+            13 unlink(parent: Ino, name: Vec<u8> as &[u8], ino: Ino, keep: bool, now: Time) -> Removed;
+            14 remove_directory(parent: Ino, name: Vec<u8> as &[u8], ino: Ino, keep: bool, now: Time) -> Removed;
             15 rename(rename: Rename as &Rename, now: Time) -> (Option<Removed>, Seq);
-            16 list(parent: u64, cookie: u64, limit: usize) -> Vec<Listed>;
-            17 extents(ino: u64, range: Range<u64>) -> Vec<Extent>;
-            18 change_content(ino: u64, edit: ContentEdit as &ContentEdit) -> (Attributes, Vec<DeadStripe>, Seq);
-            19 change_contents(edits: Vec<(u64, ContentEdit)> as &[(u64, ContentEdit)]) -> (Vec<DeadStripe>, Seq);
-            20 share(stripes: Vec<(SetId, u32)> as &[(SetId, u32)], ino: u64) -> Seq;
+            16 list(parent: Ino, cookie: u64, limit: usize) -> Vec<Listed>;
+            17 extents(ino: Ino, range: Range<u64>) -> Vec<Extent>;
+            18 change_content(ino: Ino, edit: ContentEdit as &ContentEdit) -> (Attributes, Vec<DeadStripe>, Seq);
+            19 change_contents(edits: Vec<(Ino, ContentEdit)> as &[(Ino, ContentEdit)]) -> (Vec<DeadStripe>, Seq);
+            20 share(stripes: Vec<(SetId, u32)> as &[(SetId, u32)], ino: Ino) -> Seq;
             21 set(set: SetId) -> SetRecord;
             22 seal_set(set: SetId, length: u32) -> Seq;
             23 queue_repair(set: SetId, positions: Vec<u16> as &[u16]) -> Seq;
             24 totals() -> Totals;
             25 sync(seq: Seq) -> ();
-            26 new_inos(count: u32) -> u64;
+            26 new_inos(count: u32) -> Ino;
             27 put_files(files: Vec<BulkFile> as &[BulkFile]) -> BulkResult;
-            28 lookups(names: Vec<(u64, Vec<u8>)> as &[(u64, Vec<u8>)]) -> Vec<Option<Attributes>>;
+            28 lookups(names: Vec<(Ino, Vec<u8>)> as &[(Ino, Vec<u8>)]) -> Vec<Option<Attributes>>;
             29 change_contents_durably(
-                edits: Vec<(u64, ContentEdit)> as &[(u64, ContentEdit)]
+                edits: Vec<(Ino, ContentEdit)> as &[(Ino, ContentEdit)]
             ) -> (Vec<DeadStripe>, Seq);
-            31 content(ino: u64, range: Range<u64>) -> (u64, Vec<Extent>);
-            32 has_privileges(ino: u64) -> bool;
+            31 content(ino: Ino, range: Range<u64>) -> (u64, Vec<Extent>);
+            32 has_privileges(ino: Ino) -> bool;
         }
     };
 }
@@ -180,21 +180,21 @@ operations! {
         count: u32, avoid: Vec<TargetId> as &[TargetId], known: Vec<SetId> as &[SetId]
     ) -> Vec<(SetId, SetRecord)>;
     68 release_sets(sets: Vec<SetId> as &[SetId]) -> ();
-    69 open(ino: u64, writes: u64) -> Attributes;
-    70 close(ino: u64, wrote: u64) -> ();
-    71 clean(files: Vec<(u64, u64)> as &[(u64, u64)]) -> ();
-    72 reserve_append(ino: u64, length: u64) -> u64;
+    69 open(ino: Ino, writes: u64) -> Attributes;
+    70 close(ino: Ino, wrote: u64) -> ();
+    71 clean(files: Vec<(Ino, u64)> as &[(Ino, u64)]) -> ();
+    72 reserve_append(ino: Ino, length: u64) -> u64;
     73 label() -> String;
-    74 lock(ino: u64, lock: FileLock, wait: bool) -> bool;
-    75 unlock(ino: u64, owner: u64, first: u64, last: u64) -> ();
-    77 reclaim_append(ino: u64, end: u64) -> ();
-    76 conflicting_lock(ino: u64, lock: FileLock) -> Option<FileLock>;
+    74 lock(ino: Ino, lock: FileLock, wait: bool) -> bool;
+    75 unlock(ino: Ino, owner: u64, first: u64, last: u64) -> ();
+    77 reclaim_append(ino: Ino, end: u64) -> ();
+    76 conflicting_lock(ino: Ino, lock: FileLock) -> Option<FileLock>;
     78 reclaim_complete() -> ();
-    79 recalled(ino: u64, number: u64, question: u64) -> ();
-    80 reclaim_open(ino: u64, writes: u64) -> ();
-    81 removed(after: u64, kept: Vec<u64> as &[u64], forgotten: Vec<u64> as &[u64]) -> (u64, Vec<u64>);
+    79 recalled(ino: Ino, number: u64, question: u64) -> ();
+    80 reclaim_open(ino: Ino, writes: u64) -> ();
+    81 removed(after: u64, kept: Vec<Ino> as &[Ino], forgotten: Vec<Ino> as &[Ino]) -> (u64, Vec<Ino>);
     82 enter(version: u16, entry: Entry as &Entry) -> Entered;
-    83 reclaim(part: u32, last: bool, held: Held as &Held) -> Vec<(u64, FileLock)>;
-    84 unlock_owing(ino: u64, owner: u64, first: u64, last: u64, number: u64) -> ();
-    85 dropped(files: Vec<u64> as &[u64]) -> ();
+    83 reclaim(part: u32, last: bool, held: Held as &Held) -> Vec<(Ino, FileLock)>;
+    84 unlock_owing(ino: Ino, owner: u64, first: u64, last: u64, number: u64) -> ();
+    85 dropped(files: Vec<Ino> as &[Ino]) -> ();
 }

@@ -2,7 +2,7 @@
 
 use super::file_lock::FileLock;
 use meta::Seq;
-use plan::SetId;
+use plan::{Ino, SetId};
 use serde::{Deserialize, Serialize};
 
 /// The version of the messages of a session that this crate speaks. A server also speaks the one
@@ -77,17 +77,17 @@ pub struct Entered {
 pub struct Held {
     /// Open files: the number of openers, and of those that write. There may be more writers than
     /// openers: writers are counted until the last opener closes.
-    pub open: Vec<(u64, u32, u32)>,
+    pub open: Vec<(Ino, u32, u32)>,
     /// Files with uncommitted data, each with the number of the last open or close by a writer.
-    pub dirty: Vec<(u64, u64)>,
+    pub dirty: Vec<(Ino, u64)>,
     /// Files of which it owes what was written before that number; see [`Session`](super::Session).
-    pub owed: Vec<(u64, u64)>,
+    pub owed: Vec<(Ino, u64)>,
     /// Files without a name that the client's kernel knows.
-    pub kept: Vec<u64>,
+    pub kept: Vec<Ino>,
     /// The ends of append reservations.
-    pub reserved: Vec<(u64, u64)>,
+    pub reserved: Vec<(Ino, u64)>,
     /// Locks, each with its file.
-    pub locks: Vec<(u64, FileLock)>,
+    pub locks: Vec<(Ino, FileLock)>,
 }
 
 impl Held {
@@ -136,12 +136,12 @@ mod tests {
     fn parts_are_the_whole() {
         let lock = |first| FileLock { owner: 1, first, last: 9, exclusive: true, process: 1 };
         let whole = Held {
-            open: (0..7).map(|ino| (ino, 1, 0)).collect(),
-            dirty: (0..3).map(|ino| (ino, 9)).collect(),
-            owed: vec![(2, 8)],
-            kept: vec![5],
-            reserved: vec![(1, 2), (3, 4)],
-            locks: (0..4).map(|first| (7, lock(first))).collect(),
+            open: (0..7).map(|ino| (Ino(ino), 1, 0)).collect(),
+            dirty: (0..3).map(|ino| (Ino(ino), 9)).collect(),
+            owed: vec![(Ino(2), 8)],
+            kept: vec![Ino(5)],
+            reserved: vec![(Ino(1), 2), (Ino(3), 4)],
+            locks: (0..4).map(|first| (Ino(7), lock(first))).collect(),
         };
         for most in 1..20 {
             let (mut rest, mut put) = (whole.clone(), Held::default());

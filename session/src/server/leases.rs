@@ -10,7 +10,7 @@ use crate::ranks::{
     FileLocks, SessionEnds, SessionKey, SessionNotes, SessionOpenings, SessionTable, SessionsBefore, SetsBefore,
 };
 use meta::{Error, Meta, Result, Seq};
-use plan::SetId;
+use plan::{Ino, SetId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Condvar;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -91,7 +91,7 @@ impl Leases {
         let id = new_id().map_err(|why| Error::Invalid(why.to_string().into()))?;
         let closed = meta.setting(CLOSED)?.unwrap_or(0);
         openings.begin(Opening { number: opening + 1, id }, found, closed);
-        let mut superseded: BTreeSet<(u64, u64)> = meta.setting(SUPERSEDED)?.unwrap_or_default();
+        let mut superseded: BTreeSet<(u64, Ino)> = meta.setting(SUPERSEDED)?.unwrap_or_default();
         *self.openings.lock() = openings.clone();
         owned.retain(|session, _| before.contains(session));
         *self.owned.lock() = owned;

@@ -8,6 +8,7 @@ use super::volume::Volume;
 use crate::server::table::files::Whose;
 use crate::server::table::{OpenQuestion, Table};
 use meta::Result;
+use plan::Ino;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -20,19 +21,19 @@ const MAX_NOTES: usize = 1024;
 impl<V: Volume> Sessions<V> {
     /// Has other clients commit what they wrote to a file, and waits for that. Does not wait for a
     /// client longer than its lease.
-    pub(super) fn recall(&self, session: u64, ino: u64, whose: Whose) {
+    pub(super) fn recall(&self, session: u64, ino: Ino, whose: Whose) {
         let asked = self.ask(session, ino, whose);
         self.asked(ino, &asked);
     }
 
     /// The questions are done with.
-    fn asked(&self, ino: u64, asked: &[OpenQuestion]) {
+    fn asked(&self, ino: Ino, asked: &[OpenQuestion]) {
         let mut table = self.leases().table();
         asked.iter().for_each(|question| table.asked(ino, question));
     }
 
     /// Asks other clients to commit, and waits for the answers. Returns the questions.
-    fn ask(&self, session: u64, ino: u64, whose: Whose) -> Vec<OpenQuestion> {
+    fn ask(&self, session: u64, ino: Ino, whose: Whose) -> Vec<OpenQuestion> {
         let leases = self.leases();
         let mut table = leases.table();
         let writers = table.writers(session, ino, whose);
@@ -69,7 +70,7 @@ impl<V: Volume> Sessions<V> {
 
     /// The same for a client that opens or locks the file, to change it or only to read it. Where
     /// that matters to it, nothing that others owe of the file gets into the volume afterwards.
-    pub(super) fn await_commits(&self, session: u64, ino: u64, whose: Whose, changes: bool) {
+    pub(super) fn await_commits(&self, session: u64, ino: Ino, whose: Whose, changes: bool) {
         let leases = self.leases();
         let asked = self.ask(session, ino, whose);
         let owes = |table: &Table| !table.owing(&asked, ino, changes).is_empty();
@@ -112,7 +113,7 @@ impl<V: Volume> Sessions<V> {
         let meta = self.volume.meta()?;
         let seq = {
             let _one_at_a_time = self.leases().noting.lock();
-            let all: BTreeSet<(u64, u64)> =
+            let all: BTreeSet<(u64, Ino)> =
                 self.leases().table().all_superseded().iter().copied().take(MAX_NOTES).collect();
             meta.put_setting(SUPERSEDED, &all)?
         };

@@ -2,20 +2,21 @@
 //! because it may still open them.
 
 use super::{Leases, Sessions, Volume};
+use plan::Ino;
 
 impl Leases {
     /// A file lost its last name and is not open.
-    pub fn set_aside(&self, ino: u64) {
+    pub fn set_aside(&self, ino: Ino) {
         self.table().set_aside(ino);
     }
 
     /// Whether a client has a file open, or keeps it for its kernel.
-    pub fn is_open(&self, ino: u64) -> bool {
+    pub fn is_open(&self, ino: Ino) -> bool {
         self.table().is_open(ino)
     }
 
     /// Takes the removed files that no client keeps.
-    pub fn take_settled(&self) -> Vec<u64> {
+    pub fn take_settled(&self) -> Vec<Ino> {
         // In the grace period, sessions may keep files that they have not reclaimed yet.
         if self.is_in_grace() { Vec::new() } else { self.table().take_settled() }
     }
@@ -29,7 +30,7 @@ impl<V: Volume> Sessions<V> {
 
     /// Records the removals that a session has processed. Returns the next ones, with the number of
     /// the last.
-    pub(super) fn note(&self, session: u64, noted: u64, kept: &[u64], forgotten: &[u64]) -> (u64, Vec<u64>) {
+    pub(super) fn note(&self, session: u64, noted: u64, kept: &[Ino], forgotten: &[Ino]) -> (u64, Vec<Ino>) {
         let (last, next, given_up) = self.leases().table().note(session, noted, kept, forgotten);
         given_up.into_iter().for_each(|ino| self.closed(ino));
         self.let_go();
@@ -38,7 +39,7 @@ impl<V: Volume> Sessions<V> {
 
     /// No client has the file open any more. A file without a name is removed, unless a kernel
     /// knows it.
-    pub(super) fn closed(&self, ino: u64) {
+    pub(super) fn closed(&self, ino: Ino) {
         let found = self.volume.meta().and_then(|meta| meta.attributes(ino));
         if found.is_ok_and(|attributes| attributes.links == 0) {
             self.leases().set_aside(ino);

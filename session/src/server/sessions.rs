@@ -10,7 +10,7 @@ use crate::transport::Recall;
 use crate::{EXCLUSIVE_LEASE, KERNEL_VALID_FOR};
 use ::volume::ranked::Ranked;
 use meta::Result;
-use plan::SetId;
+use plan::{Ino, SetId};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -120,7 +120,7 @@ impl<V: Volume> Sessions<V> {
     }
 
     /// Whether a client has a file open.
-    pub fn has_open(&self, ino: u64) -> bool {
+    pub fn has_open(&self, ino: Ino) -> bool {
         self.leases().is_open(ino)
     }
 

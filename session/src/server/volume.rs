@@ -2,7 +2,7 @@
 
 use super::Leases;
 use meta::{DeadStripe, Meta, Result, SetRecord};
-use plan::{SetId, TargetId};
+use plan::{Ino, SetId, TargetId};
 use std::sync::Arc;
 
 /// What a stripe in a new chunk set can have.
@@ -77,16 +77,16 @@ pub trait Volume: Send + Sync + 'static {
     fn abandon_set(&self, set: SetId) -> Result<()>;
 
     /// Changes the content of files, these alone: the volume itself moves stripes, too.
-    fn changing<T>(&self, inos: &[u64], change: impl FnOnce() -> T) -> T;
+    fn changing<T>(&self, inos: &[Ino], change: impl FnOnce() -> T) -> T;
 
     /// A file got so many bytes that are in the metadata.
-    fn added_inline(&self, ino: u64, bytes: u64);
+    fn added_inline(&self, ino: Ino, bytes: u64);
 
     /// A transaction freed these stripes.
     fn freed(&self, dead: Vec<DeadStripe>, seq: meta::Seq);
 
     /// Removes a file without a name that nobody needs any more.
-    fn remove_orphan(&self, ino: u64);
+    fn remove_orphan(&self, ino: Ino);
 
     /// Frees what sessions left that did not come back.
     ///

@@ -3,11 +3,15 @@
 //! the end of this order may be lost, but none that was synced, and none before one that is kept.
 
 use crate::history::{Act, All, Found, Naming};
+use plan::Ino;
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The names of a directory, with their files.
-pub type Names = BTreeMap<u8, u64>;
+pub type Names = BTreeMap<u8, Ino>;
+
+/// In place of the number of a file that is not known.
+const UNKNOWN: Ino = Ino(0);
 
 /// How many states are looked at, at most. Beyond that a history counts as right.
 const MAX_STATES: usize = 400_000;
@@ -84,7 +88,7 @@ fn after(names: &Names, naming: &Naming) -> Option<Names> {
             }
             // A file with an unknown number.
             (None, Found::Unknown) => {
-                new.insert(name, 0);
+                new.insert(name, UNKNOWN);
                 Found::Unknown
             }
             (None, _) => return None,
@@ -97,7 +101,7 @@ fn after(names: &Names, naming: &Naming) -> Option<Names> {
             None => Found::Missing,
             Some(ino) => {
                 // Two names of one file both stay.
-                if names.get(&to) != Some(&ino) || ino == 0 {
+                if names.get(&to) != Some(&ino) || ino == UNKNOWN {
                     new.remove(&from);
                     new.insert(to, ino);
                 }
@@ -106,7 +110,7 @@ fn after(names: &Names, naming: &Naming) -> Option<Names> {
         },
         Act::Link(ino, name) => {
             let is_known = names.values().any(|other| *other == ino);
-            let may_be = names.values().any(|other| *other == 0);
+            let may_be = names.values().any(|other| *other == UNKNOWN);
             match (is_known, names.get(&name)) {
                 (false, _) if !may_be => match naming.found {
                     // Which of the two errors comes first is not fixed.
@@ -127,7 +131,7 @@ fn after(names: &Names, naming: &Naming) -> Option<Names> {
             }
         }
         Act::Lookup(name) => match (names.get(&name), &naming.found) {
-            (Some(0), &Found::File(ino)) => {
+            (Some(&UNKNOWN), &Found::File(ino)) => {
                 learn(&mut new, name, ino);
                 Found::File(ino)
             }
@@ -137,7 +141,7 @@ fn after(names: &Names, naming: &Naming) -> Option<Names> {
         Act::List => {
             if let Found::All(all) = &naming.found {
                 for &(name, ino) in all {
-                    if new.get(&name) == Some(&0) {
+                    if new.get(&name) == Some(&UNKNOWN) {
                         learn(&mut new, name, ino);
                     }
                 }
@@ -149,7 +153,7 @@ fn after(names: &Names, naming: &Naming) -> Option<Names> {
 }
 
 /// The number of a file becomes known.
-fn learn(names: &mut Names, name: u8, ino: u64) {
+fn learn(names: &mut Names, name: u8, ino: Ino) {
     names.insert(name, ino);
 }
 
@@ -291,29 +295,33 @@ mod tests {
 
     #[test]
     fn operations_have_an_order() {
-        let made = op(0, 10, 20, Act::Make(1), Found::File(5));
+        let made = op(0, 10, 20, Act::Make(1), Found::File(Ino(5)));
         let seen = |begin, end, found| op(1, begin, end, Act::Lookup(1), found);
-        assert!(is_right(&[made.clone(), seen(12, 13, Found::Missing), seen(15, 16, Found::File(5))], &[], &[]));
-        assert!(!is_right(&[made.clone(), seen(12, 13, Found::File(5)), seen(15, 16, Found::Missing)], &[], &[]));
+        assert!(is_right(&[made.clone(), seen(12, 13, Found::Missing), seen(15, 16, Found::File(Ino(5)))], &[], &[]));
+        assert!(!is_right(&[made.clone(), seen(12, 13, Found::File(Ino(5))), seen(15, 16, Found::Missing)], &[], &[]));
         assert!(!is_right(&[made.clone(), seen(30, 31, Found::Missing)], &[], &[]));
         let renamed = op(0, 40, 50, Act::Rename(1, 2), Found::Done);
-        let all = |begin, all: &[(u8, u64)]| op(1, begin, begin + 1, Act::List, Found::All(all.to_vec()));
-        assert!(is_right(&[made.clone(), renamed.clone(), all(45, &[(2, 5)]), all(60, &[(2, 5)])], &[], &[]));
-        assert!(!is_right(&[made.clone(), renamed, all(60, &[(1, 5), (2, 5)])], &[], &[]));
+        let all = |begin, all: &[(u8, Ino)]| op(1, begin, begin + 1, Act::List, Found::All(all.to_vec()));
+        assert!(is_right(&[made.clone(), renamed.clone(), all(45, &[(2, Ino(5))]), all(60, &[(2, Ino(5))])], &[], &[]));
+        assert!(!is_right(&[made.clone(), renamed, all(60, &[(1, Ino(5)), (2, Ino(5))])], &[], &[]));
         // Carried out twice.
         assert!(!is_right(&[op(0, 10, 20, Act::Make(1), Found::Exists)], &[], &[]));
         // Nobody knows whether it was carried out.
         let unknown = op(0, 10, 20, Act::Make(1), Found::Unknown);
-        assert!(is_right(&[unknown.clone(), seen(30, 31, Found::Missing), seen(40, 41, Found::File(9))], &[], &[]));
-        assert!(!is_right(&[unknown, seen(30, 31, Found::File(8)), seen(40, 41, Found::Missing)], &[], &[]));
+        assert!(is_right(
+            &[unknown.clone(), seen(30, 31, Found::Missing), seen(40, 41, Found::File(Ino(9)))],
+            &[],
+            &[]
+        ));
+        assert!(!is_right(&[unknown, seen(30, 31, Found::File(Ino(8))), seen(40, 41, Found::Missing)], &[], &[]));
     }
 
     #[test]
     fn a_death_takes_the_last_operations() {
-        let made = |name, begin| op(0, begin, begin + 1, Act::Make(name), Found::File(u64::from(name)));
+        let made = |name, begin| op(0, begin, begin + 1, Act::Make(name), Found::File(Ino(u64::from(name))));
         let seen = |name, begin, found| op(1, begin, begin + 1, Act::Lookup(name), found);
         let history = |first, second| [made(1, 10), made(2, 20), seen(1, 50, first), seen(2, 60, second)];
-        let (one, two, none) = (Found::File(1), Found::File(2), Found::Missing);
+        let (one, two, none) = (Found::File(Ino(1)), Found::File(Ino(2)), Found::Missing);
         assert!(is_right(&history(one.clone(), two.clone()), &[40], &[]));
         assert!(is_right(&history(one.clone(), none.clone()), &[40], &[]));
         assert!(is_right(&history(none.clone(), none.clone()), &[40], &[]));
@@ -327,17 +335,18 @@ mod tests {
     /// Which of two deaths took a name away shows only after the second one.
     #[test]
     fn two_deaths_take_the_last_operations() {
-        let listed = |begin, all: &[(u8, u64)]| op(1, begin, begin + 1, Act::List, Found::All(all.to_vec()));
+        let listed = |begin, all: &[(u8, Ino)]| op(1, begin, begin + 1, Act::List, Found::All(all.to_vec()));
         let history = [
-            op(0, 10, 11, Act::Make(2), Found::File(5)),
-            op(0, 30, 31, Act::Make(1), Found::File(6)),
+            op(0, 10, 11, Act::Make(2), Found::File(Ino(5))),
+            op(0, 30, 31, Act::Make(1), Found::File(Ino(6))),
             op(0, 32, 33, Act::Rename(1, 2), Found::Done),
-            listed(34, &[(2, 6)]),
+            listed(34, &[(2, Ino(6))]),
         ];
-        for left in [&[][..], &[(1, 6)], &[(2, 6)], &[(2, 5)], &[(1, 6), (2, 5)]] {
+        let (old, new) = (Ino(5), Ino(6));
+        for left in [&[][..], &[(1, new)], &[(2, new)], &[(2, old)], &[(1, new), (2, old)]] {
             let all: Vec<Naming> = history.iter().cloned().chain([listed(50, left)]).collect();
             assert!(is_right(&all, &[20, 40], &[]), "{left:?}");
-            assert_eq!(is_right(&all, &[40], &[(12, 13)]), !left.is_empty() && left != [(1, 6)], "{left:?}");
+            assert_eq!(is_right(&all, &[40], &[(12, 13)]), !left.is_empty() && left != [(1, new)], "{left:?}");
         }
     }
 
@@ -346,19 +355,20 @@ mod tests {
         let renamed = op(0, 30, 45, Act::Rename(1, 2), Found::Done);
         let seen = |name, begin, found| op(1, begin, begin + 1, Act::Lookup(name), found);
         let history =
-            |name, found| [op(0, 10, 11, Act::Make(1), Found::File(1)), renamed.clone(), seen(name, 50, found)];
+            |name, found| [op(0, 10, 11, Act::Make(1), Found::File(Ino(1))), renamed.clone(), seen(name, 50, found)];
         // Lost with the server, or repeated.
-        assert!(is_right(&history(1, Found::File(1)), &[40], &[(15, 18)]));
-        assert!(is_right(&history(2, Found::File(1)), &[40], &[(15, 18)]));
+        assert!(is_right(&history(1, Found::File(Ino(1))), &[40], &[(15, 18)]));
+        assert!(is_right(&history(2, Found::File(Ino(1))), &[40], &[(15, 18)]));
         // Not without a death, and not when it was synced.
-        assert!(!is_right(&history(1, Found::File(1)), &[], &[]));
-        assert!(!is_right(&history(1, Found::File(1)), &[40], &[(46, 48)]));
+        assert!(!is_right(&history(1, Found::File(Ino(1))), &[], &[]));
+        assert!(!is_right(&history(1, Found::File(Ino(1))), &[40], &[(46, 48)]));
         let of_a_file = Sync { client: 0, file: Some(3), span: Span { begin: 46, end: Some(48) } };
-        let all = All { namings: history(1, Found::File(1)).into(), deaths: vec![40], ..All::default() };
+        let all = All { namings: history(1, Found::File(Ino(1))).into(), deaths: vec![40], ..All::default() };
         assert!(check(&All { syncs: vec![of_a_file], ..all }).is_empty());
         // What was seen, and lost after that.
-        let seen = op(0, 30, 45, Act::Lookup(1), Found::File(1));
-        let all = [op(1, 20, 21, Act::Make(1), Found::File(1)), seen, op(1, 50, 51, Act::Lookup(1), Found::Missing)];
+        let seen = op(0, 30, 45, Act::Lookup(1), Found::File(Ino(1)));
+        let all =
+            [op(1, 20, 21, Act::Make(1), Found::File(Ino(1))), seen, op(1, 50, 51, Act::Lookup(1), Found::Missing)];
         assert!(is_right(&all, &[40], &[(46, 48)]) && !is_right(&all, &[], &[(46, 48)]));
     }
 }

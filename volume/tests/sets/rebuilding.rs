@@ -5,7 +5,7 @@ use plan::TargetId;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use volume::format::StripeHeader;
-use volume::target::{Durable, Faults, Faulty, Memory};
+use volume::target::{Durable, Faults, Faulty, Memory, ReadAt};
 use volume::{Control, Error, Limit, rebuild, verify_stripe};
 
 #[test]
@@ -91,7 +91,7 @@ fn zeroes_are_rebuilt_and_data_is_not() {
         }
         assert_eq!(done.unwrap().unwitnessed, 1);
         let mut bytes = vec![0; before.len()];
-        lab.targets.get(TargetId(50)).unwrap().read(lab.file(5), 0, &mut bytes).unwrap();
+        lab.targets.get(TargetId(50)).unwrap().read_at(lab.file(5), 0, &mut bytes).unwrap();
         assert!(bytes == before);
     }
 }

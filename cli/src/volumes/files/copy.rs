@@ -6,6 +6,7 @@ use crate::volumes::{Address, Open, open};
 use crate::{interrupt, progress, show};
 use clap::Args;
 use fs::{Attributes, FileKind, New, RenameMode, SetAttributes, SetTime, Time};
+use plan::Ino;
 use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
 use serde_json::json;
@@ -140,7 +141,7 @@ impl Copying<'_> {
 
     /// Copies a file or a tree under a name. What has that name already is replaced only when the
     /// whole copy is there; directories are merged.
-    fn put_in(&self, from: &Path, parent: u64, name: &[u8]) -> Outcome {
+    fn put_in(&self, from: &Path, parent: Ino, name: &[u8]) -> Outcome {
         let failed = |why: &dyn std::fmt::Display| Failure::Other(format!("{}: {why}", Shown(from)));
         let volume = self.volume;
         self.control.go_on()?;
@@ -205,7 +206,7 @@ impl Copying<'_> {
     }
 
     /// Copies the bytes of a file; its holes stay holes.
-    fn put_content(&self, from: &Path, ino: u64) -> Outcome {
+    fn put_content(&self, from: &Path, ino: Ino) -> Outcome {
         let failed = |why: &dyn std::fmt::Display| Failure::Other(format!("{}: {why}", Shown(from)));
         let file = File::open(from).map_err(|why| failed(&why))?;
         let (mut piece, mut offset) = (vec![0; COPY_PIECE_BYTES], 0);
@@ -227,7 +228,7 @@ impl Copying<'_> {
         Ok(())
     }
 
-    fn put_times(&self, ino: u64, source: &std::fs::Metadata) -> Result<(), fs::Error> {
+    fn put_times(&self, ino: Ino, source: &std::fs::Metadata) -> Result<(), fs::Error> {
         let time = |seconds, nanoseconds| SetTime::To(Time { seconds, nanoseconds });
         let times = SetAttributes {
             accessed: Some(time(source.atime(), source.atime_nsec() as u32)),

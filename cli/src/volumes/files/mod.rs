@@ -11,6 +11,7 @@ use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::Args;
 use fs::{Attributes, FileKind, ROOT};
+use plan::Ino;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::Write;
@@ -82,7 +83,7 @@ fn find(volume: &Open, address: &Address) -> Result<Attributes, Failure> {
 }
 
 /// All entries of a directory.
-fn entries(volume: &Open, ino: u64) -> Result<Vec<(Vec<u8>, Attributes)>, fs::Error> {
+fn entries(volume: &Open, ino: Ino) -> Result<Vec<(Vec<u8>, Attributes)>, fs::Error> {
     let (mut all, mut cookie) = (Vec::new(), 0);
     loop {
         let listed = volume.list(ino, cookie, LIST_BATCH_ENTRIES)?;
@@ -196,7 +197,7 @@ enum ReadOut {
     Write(std::io::Error),
 }
 
-fn read_out(volume: &Open, ino: u64, to: &mut dyn Write) -> Result<(), ReadOut> {
+fn read_out(volume: &Open, ino: Ino, to: &mut dyn Write) -> Result<(), ReadOut> {
     let (mut piece, mut offset) = (vec![0; COPY_PIECE_BYTES], 0);
     loop {
         let length = volume.read(ino, offset, &mut piece).map_err(ReadOut::Read)?;
@@ -244,7 +245,7 @@ fn parent_path(path: &[u8]) -> Vec<u8> {
 
 fn remove_tree(
     volume: &Open,
-    parent: u64,
+    parent: Ino,
     name: &[u8],
     found: &Attributes,
     removed: &mut usize,

@@ -7,6 +7,7 @@ use crate::volumes::{Address, Open, open};
 use crate::{interrupt, show};
 use clap::Args;
 use fs::{Attributes, FileKind};
+use plan::Ino;
 use rustix::io::Errno;
 use serde_json::json;
 use std::collections::HashSet;
@@ -93,18 +94,18 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
 
 /// A directory that is being walked.
 struct Level {
-    ino: u64,
+    ino: Ino,
     /// Where its listing goes on; None if all of it was listed.
     cookie: Option<u64>,
     /// Directories of the last part of the listing that are still to be walked.
-    inside: Vec<u64>,
+    inside: Vec<Ino>,
 }
 
 struct Walk<'a> {
     volume: &'a Open,
     control: &'a Control,
     /// Files with several names that were counted.
-    linked: HashSet<u64>,
+    linked: HashSet<Ino>,
     /// Whether all of these were remembered.
     is_exact: bool,
 }
@@ -159,7 +160,7 @@ impl Walk<'_> {
     }
 
     /// What is in a directory and in those below.
-    fn below(&mut self, ino: u64) -> Result<Usage, Failed> {
+    fn below(&mut self, ino: Ino) -> Result<Usage, Failed> {
         let begin = |ino| Level { ino, cookie: Some(0), inside: Vec::new() };
         let (mut sum, mut levels) = (Usage::default(), vec![begin(ino)]);
         while let Some(level) = levels.last_mut() {

@@ -1,6 +1,7 @@
 //! What a worker knows of its directory, and what it may do there.
 
 use fastrand::Rng;
+use plan::Ino;
 use std::collections::BTreeMap;
 
 /// Number of names in a worker's directory.
@@ -17,8 +18,8 @@ pub(super) struct File {
 /// The state of a directory: names with their file numbers, and the files.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Model {
-    pub names: BTreeMap<Vec<u8>, u64>,
-    pub files: BTreeMap<u64, File>,
+    pub names: BTreeMap<Vec<u8>, Ino>,
+    pub files: BTreeMap<Ino, File>,
 }
 
 impl PartialEq for Model {
@@ -37,19 +38,19 @@ impl PartialEq for Model {
 #[derive(Clone, Debug)]
 pub(super) enum Action {
     Make(Vec<u8>),
-    Unlink(Vec<u8>, u64),
-    Rename(Vec<u8>, Vec<u8>, Option<u64>),
-    Link(u64, Vec<u8>),
-    Write(u64, Vec<u8>),
-    NewAttribute(u64, Vec<u8>, Vec<u8>),
-    RemoveAttribute(u64, Vec<u8>),
+    Unlink(Vec<u8>, Ino),
+    Rename(Vec<u8>, Vec<u8>, Option<Ino>),
+    Link(Ino, Vec<u8>),
+    Write(Ino, Vec<u8>),
+    NewAttribute(Ino, Vec<u8>, Vec<u8>),
+    RemoveAttribute(Ino, Vec<u8>),
     Sync,
 }
 
 impl Model {
     /// The state after an action; `made` is the file that the action made, if any. None when the
     /// action is not possible.
-    pub fn after(&self, action: &Action, made: Option<u64>) -> Option<Self> {
+    pub fn after(&self, action: &Action, made: Option<Ino>) -> Option<Self> {
         let mut after = self.clone();
         match action {
             Action::Make(name) => {
@@ -109,7 +110,7 @@ impl Model {
     }
 
     /// The file that an action made, if any.
-    pub fn file_of(&self, action: &Action) -> Option<u64> {
+    pub fn file_of(&self, action: &Action) -> Option<Ino> {
         let Action::Make(name) = action else { return None };
         self.names.get(name).copied()
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use fastrand::Rng;
 use fs::{FileKind, ROOT};
 use meta::{ContentEdit, Error, New, Rename, RenameMode, Resize, Seq, Time};
-use plan::{Extent, ExtentPlace};
+use plan::{Extent, ExtentPlace, Ino};
 use session::port::Port;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,7 +19,7 @@ pub(super) struct Worker {
     mount: Arc<Mount>,
     number: usize,
     dice: Rng,
-    directory: u64,
+    directory: Ino,
     model: Model,
     /// The states of the directory since the last one that is certainly durable.
     history: Vec<Model>,
@@ -80,7 +80,7 @@ impl Worker {
     }
 
     /// Performs an action; returns the file that it made, if any.
-    async fn act(&mut self, action: &Action) -> meta::Result<Option<u64>> {
+    async fn act(&mut self, action: &Action) -> meta::Result<Option<Ino>> {
         self.clock += 1;
         let (mount, directory) = (&self.mount, self.directory);
         let time = Time { seconds: 1000 + i64::from(self.clock), nanoseconds: self.number as u32 };
@@ -119,7 +119,7 @@ impl Worker {
     }
 
     /// Updates the model with the result of an action.
-    async fn learn(&mut self, action: &Action, done: meta::Result<Option<u64>>) {
+    async fn learn(&mut self, action: &Action, done: meta::Result<Option<Ino>>) {
         let deaths = self.mount.lab.deaths.load(Ordering::SeqCst);
         let lost = self.mount.lab.loses && deaths != self.deaths;
         self.deaths = deaths;

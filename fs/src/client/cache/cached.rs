@@ -2,7 +2,7 @@
 //! invalidate it. It has no clock and sends no requests.
 
 use meta::{Attributes, Listed};
-use plan::{Extent, ExtentPlace};
+use plan::{Extent, ExtentPlace, Ino};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -30,12 +30,12 @@ pub(super) struct CachedState {
     changes: u64,
     /// Changes in progress.
     changing: u32,
-    files: HashMap<u64, Attributes>,
+    files: HashMap<Ino, Attributes>,
     /// Files that give no privileges to their executors.
-    unprivileged: HashSet<u64>,
-    directories: HashMap<u64, Directory>,
+    unprivileged: HashSet<Ino>,
+    directories: HashMap<Ino, Directory>,
     names: usize,
-    contents: HashMap<u64, Content>,
+    contents: HashMap<Ino, Content>,
     /// The weight of all extents.
     extents: usize,
 }
@@ -58,7 +58,7 @@ struct Directory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Name {
     /// It belongs to this file.
-    Of(u64),
+    Of(Ino),
     /// It does not exist.
     Nobodys,
     /// It was changed and not looked up since.
@@ -102,9 +102,9 @@ struct Content {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Concerned<'a> {
     /// Files whose attributes, and maybe contents, change.
-    pub files: Vec<u64>,
+    pub files: Vec<Ino>,
     /// Names that are added or removed.
-    pub names: Vec<(u64, &'a [u8])>,
+    pub names: Vec<(Ino, &'a [u8])>,
     /// It may affect anything else, too.
     pub all: bool,
     /// When it ends, it is durable, as is everything that changed before it began.
@@ -114,14 +114,14 @@ pub(super) struct Concerned<'a> {
 /// The known result of a change.
 pub(super) enum Now<'a> {
     /// A file has these attributes, and this name if one is given.
-    File(Option<(u64, &'a [u8])>, Attributes),
+    File(Option<(Ino, &'a [u8])>, Attributes),
     /// A directory with this name is new and empty.
-    Directory((u64, &'a [u8]), Attributes),
+    Directory((Ino, &'a [u8]), Attributes),
 }
 
 impl Now<'_> {
     /// The file that it describes.
-    pub fn ino(&self) -> u64 {
+    pub fn ino(&self) -> Ino {
         match self {
             Now::File(_, attributes) | Now::Directory(_, attributes) => attributes.ino,
         }
@@ -218,23 +218,23 @@ impl CachedState {
     }
 
     /// Drops the cached extents of a file.
-    pub fn forget_extents(&mut self, ino: u64) {
+    pub fn forget_extents(&mut self, ino: Ino) {
         let gone = self.contents.remove(&ino);
         self.extents -= gone.map_or(0, |content| content.windows.values().map(|extents| weight(extents)).sum());
     }
 
     /// The attributes of a file.
-    pub fn file(&self, ino: u64) -> Option<Attributes> {
+    pub fn file(&self, ino: Ino) -> Option<Attributes> {
         self.files.get(&ino).copied()
     }
 
     /// Whether a file is known to give no privileges to its executors.
-    pub fn is_unprivileged(&self, ino: u64) -> bool {
+    pub fn is_unprivileged(&self, ino: Ino) -> bool {
         self.unprivileged.contains(&ino)
     }
 
     /// Caches that a file gives no privileges.
-    pub fn learn_unprivileged(&mut self, asked: Asked, ino: u64) {
+    pub fn learn_unprivileged(&mut self, asked: Asked, ino: Ino) {
         if self.is_true(asked) {
             if self.unprivileged.len() >= MAX_CACHED_NAMES {
                 self.unprivileged = HashSet::new();
@@ -244,7 +244,7 @@ impl CachedState {
     }
 
     /// The cached result of a lookup; the inner None means that the name does not exist.
-    pub fn name(&mut self, parent: u64, name: &[u8]) -> Option<Option<Attributes>> {
+    pub fn name(&mut self, parent: Ino, name: &[u8]) -> Option<Option<Attributes>> {
         let directory = self.directories.get_mut(&parent)?;
         let found = match directory.name(name) {
             Name::Nobodys => Some(None),
@@ -256,7 +256,7 @@ impl CachedState {
     }
 
     /// The file of a cached name, even if its attributes are not cached.
-    pub fn ino(&self, parent: u64, name: &[u8]) -> Option<u64> {
+    pub fn ino(&self, parent: Ino, name: &[u8]) -> Option<Ino> {
         if let Name::Of(ino) = self.directories.get(&parent)?.name(name) { Some(ino) } else { None }
     }
 
@@ -269,7 +269,7 @@ impl CachedState {
 
     /// Caches the result of a lookup. Returns the cookie from which to read entries of the
     /// directory if that is likely to save requests.
-    pub fn learn_name(&mut self, asked: Asked, parent: u64, name: &[u8], found: Option<Attributes>) -> Option<u64> {
+    pub fn learn_name(&mut self, asked: Asked, parent: Ino, name: &[u8], found: Option<Attributes>) -> Option<u64> {
         if !self.is_true(asked) {
             return None;
         }
@@ -287,7 +287,7 @@ impl CachedState {
     }
 
     /// Caches the entries of a directory after a cookie; an empty list means its end.
-    pub fn learn_entries(&mut self, asked: Asked, parent: u64, cookie: u64, listed: &[Listed]) {
+    pub fn learn_entries(&mut self, asked: Asked, parent: Ino, cookie: u64, listed: &[Listed]) {
         if !self.is_true(asked) {
             return;
         }
@@ -317,7 +317,7 @@ impl CachedState {
         (self.files, self.directories, self.names) = Default::default();
     }
 
-    fn put(&mut self, name: Option<(u64, &[u8])>, found: Option<Attributes>) {
+    fn put(&mut self, name: Option<(Ino, &[u8])>, found: Option<Attributes>) {
         if !self.has_space(0) {
             self.forget_names();
         }
@@ -338,7 +338,7 @@ impl CachedState {
     }
 
     /// The cached extents of a range, clipped to it.
-    pub fn extents(&self, ino: u64, range: &Range<u64>, now: Instant) -> Option<Vec<Extent>> {
+    pub fn extents(&self, ino: Ino, range: &Range<u64>, now: Instant) -> Option<Vec<Extent>> {
         let content = self.contents.get(&ino).filter(|content| now < content.since + EXTENTS_FOR)?;
         let extents = content.windows.get(&window(range)?)?;
         let first = extents.partition_point(|extent| extent.end() <= range.start);
@@ -346,7 +346,7 @@ impl CachedState {
     }
 
     /// The range to request instead of a range that is not cached.
-    pub fn widen(&mut self, ino: u64, range: Range<u64>, now: Instant) -> Range<u64> {
+    pub fn widen(&mut self, ino: Ino, range: Range<u64>, now: Instant) -> Range<u64> {
         if self.contents.get(&ino).is_none_or(|content| now >= content.since + EXTENTS_FOR) {
             if self.contents.len() >= MAX_CACHED_NAMES {
                 self.contents = HashMap::new();
@@ -364,7 +364,7 @@ impl CachedState {
     }
 
     /// Caches the extents of a range.
-    pub fn learn_extents(&mut self, asked: Asked, ino: u64, range: &Range<u64>, extents: &[Extent]) {
+    pub fn learn_extents(&mut self, asked: Asked, ino: Ino, range: &Range<u64>, extents: &[Extent]) {
         let is_window = range.end - range.start == WINDOW_BYTES && range.start.is_multiple_of(WINDOW_BYTES);
         if !is_window || !self.is_true(asked) || self.extents + weight(extents) > MAX_CACHED_EXTENTS {
             return;
@@ -397,7 +397,7 @@ mod tests {
     use plan::SetId;
     use plan::Span;
 
-    fn file(ino: u64) -> Attributes {
+    fn file(ino: Ino) -> Attributes {
         let (zero, kind) = (Time { seconds: 0, nanoseconds: 0 }, FileKind::File);
         let (accessed, modified, changed, created) = (zero, zero, zero, zero);
         let (mode, links, uid, gid, device, size, allocated) = (0o644, 1, 0, 0, 0, 0, 0);
@@ -405,7 +405,7 @@ mod tests {
     }
 
     fn entry(number: u64) -> Listed {
-        Listed { cookie: 256 + number, name: format!("f{number}").into(), attributes: file(number) }
+        Listed { cookie: 256 + number, name: format!("f{number}").into(), attributes: file(Ino(number)) }
     }
 
     fn extent(offset: u64, length: u64) -> Extent {
@@ -416,28 +416,28 @@ mod tests {
     fn what_a_change_concerns_is_not_known_any_more() {
         let mut cached = CachedState::default();
         let asked = cached.ask(1);
-        cached.learn_name(asked, 1, b"a", Some(file(10)));
-        cached.learn_name(asked, 1, b"b", Some(file(11)));
-        cached.learn_name(asked, 1, b"c", None);
-        assert_eq!(cached.name(1, b"a"), Some(Some(file(10))));
-        assert_eq!((cached.name(1, b"c"), cached.name(1, b"d")), (Some(None), None));
-        cached.learn_unprivileged(asked, 10);
-        assert_eq!((cached.is_unprivileged(10), cached.is_unprivileged(11)), (true, false));
+        cached.learn_name(asked, Ino(1), b"a", Some(file(Ino(10))));
+        cached.learn_name(asked, Ino(1), b"b", Some(file(Ino(11))));
+        cached.learn_name(asked, Ino(1), b"c", None);
+        assert_eq!(cached.name(Ino(1), b"a"), Some(Some(file(Ino(10)))));
+        assert_eq!((cached.name(Ino(1), b"c"), cached.name(Ino(1), b"d")), (Some(None), None));
+        cached.learn_unprivileged(asked, Ino(10));
+        assert_eq!((cached.is_unprivileged(Ino(10)), cached.is_unprivileged(Ino(11))), (true, false));
 
-        let written = Concerned { files: vec![10], ..Concerned::default() };
+        let written = Concerned { files: vec![Ino(10)], ..Concerned::default() };
         let begun = cached.begin(&written);
-        assert_eq!((cached.file(10), cached.name(1, b"a")), (None, None));
-        assert!(!cached.is_unprivileged(10));
-        assert_eq!((cached.file(11), cached.ino(1, b"a")), (Some(file(11)), Some(10)));
-        cached.end(&written, begun, Some(Now::File(None, Attributes { size: 5, ..file(10) })));
-        assert_eq!(cached.file(10).unwrap().size, 5);
+        assert_eq!((cached.file(Ino(10)), cached.name(Ino(1), b"a")), (None, None));
+        assert!(!cached.is_unprivileged(Ino(10)));
+        assert_eq!((cached.file(Ino(11)), cached.ino(Ino(1), b"a")), (Some(file(Ino(11))), Some(Ino(10))));
+        cached.end(&written, begun, Some(Now::File(None, Attributes { size: 5, ..file(Ino(10)) })));
+        assert_eq!(cached.file(Ino(10)).unwrap().size, 5);
 
-        let made = Concerned { names: vec![(1, b"c")], ..Concerned::default() };
+        let made = Concerned { names: vec![(Ino(1), b"c")], ..Concerned::default() };
         let begun = cached.begin(&made);
-        cached.end(&made, begun, Some(Now::File(Some((1, b"c")), file(12))));
-        assert_eq!(cached.name(1, b"c"), Some(Some(file(12))));
+        cached.end(&made, begun, Some(Now::File(Some((Ino(1), b"c")), file(Ino(12)))));
+        assert_eq!(cached.name(Ino(1), b"c"), Some(Some(file(Ino(12)))));
         cached.forget_all();
-        assert_eq!((cached.file(11), cached.name(1, b"b")), (None, None));
+        assert_eq!((cached.file(Ino(11)), cached.name(Ino(1), b"b")), (None, None));
     }
 
     #[test]
@@ -449,19 +449,19 @@ mod tests {
         let during = cached.ask(1);
         // Two changes at the same time: neither knows the result of the other.
         let other = cached.begin(&none);
-        cached.end(&none, begun, Some(Now::File(None, file(1))));
-        cached.end(&none, other, Some(Now::File(None, file(2))));
-        cached.learn_file(early, file(3));
-        cached.learn_file(during, file(4));
-        assert!([1, 2, 3, 4].iter().all(|&ino| cached.file(ino).is_none()));
+        cached.end(&none, begun, Some(Now::File(None, file(Ino(1)))));
+        cached.end(&none, other, Some(Now::File(None, file(Ino(2)))));
+        cached.learn_file(early, file(Ino(3)));
+        cached.learn_file(during, file(Ino(4)));
+        assert!([1, 2, 3, 4].iter().all(|&ino| cached.file(Ino(ino)).is_none()));
         let late = cached.ask(1);
-        cached.learn_file(late, file(5));
-        assert_eq!(cached.file(5), Some(file(5)));
+        cached.learn_file(late, file(Ino(5)));
+        assert_eq!(cached.file(Ino(5)), Some(file(Ino(5))));
         // Other clients came and went.
         cached.ask(2);
-        assert_eq!(cached.file(5), None);
-        cached.learn_file(late, file(6));
-        assert_eq!(cached.file(6), None);
+        assert_eq!(cached.file(Ino(5)), None);
+        cached.learn_file(late, file(Ino(6)));
+        assert_eq!(cached.file(Ino(6)), None);
     }
 
     #[test]
@@ -469,7 +469,8 @@ mod tests {
         let mut cached = CachedState::default();
         let asked = cached.ask(1);
         let misses = |cached: &mut CachedState, from: u64, count: u64| {
-            let learnt = (from..from + count).map(|n| cached.learn_name(asked, 1, &entry(n).name, Some(file(n))));
+            let learnt =
+                (from..from + count).map(|n| cached.learn_name(asked, Ino(1), &entry(n).name, Some(file(Ino(n)))));
             learnt.collect::<Vec<_>>()
         };
         let few = u64::from(LIST_AFTER_MISSES);
@@ -477,15 +478,15 @@ mod tests {
         assert!(first[..LIST_AFTER_MISSES as usize - 1].iter().all(Option::is_none));
         assert_eq!(first.last(), Some(&Some(0)));
         let page: Vec<Listed> = (1000..1100).map(entry).collect();
-        cached.learn_entries(asked, 1, 0, &page);
-        assert!(page.iter().all(|entry| cached.name(1, &entry.name).is_some()), "each is a hit");
+        cached.learn_entries(asked, Ino(1), 0, &page);
+        assert!(page.iter().all(|entry| cached.name(Ino(1), &entry.name).is_some()), "each is a hit");
         // Reading entries helped, so it continues from there.
         assert_eq!(misses(&mut cached, 20, few).last(), Some(&Some(page[99].cookie)));
-        cached.learn_entries(asked, 1, page[99].cookie, &[entry(2000)]);
+        cached.learn_entries(asked, Ino(1), page[99].cookie, &[entry(2000)]);
         // It did not help; and then the directory ends.
         assert_eq!(misses(&mut cached, 40, few).last(), Some(&Some(entry(2000).cookie)));
-        assert_eq!(cached.directories[&1].list_after, 2 * LIST_AFTER_MISSES);
-        cached.learn_entries(asked, 1, entry(2000).cookie, &[]);
+        assert_eq!(cached.directories[&Ino(1)].list_after, 2 * LIST_AFTER_MISSES);
+        cached.learn_entries(asked, Ino(1), entry(2000).cookie, &[]);
         assert_eq!(misses(&mut cached, 60, 3 * few), vec![None; 3 * LIST_AFTER_MISSES as usize]);
     }
 
@@ -494,26 +495,26 @@ mod tests {
         let mut cached = CachedState::default();
         let (start, asked) = (Instant::now(), cached.ask(1));
         for read in 1..u64::from(WINDOW_AFTER_MISSES) {
-            assert_eq!(cached.widen(7, read * 4096..read * 4096 + 9, start), read * 4096..read * 4096 + 9);
+            assert_eq!(cached.widen(Ino(7), read * 4096..read * 4096 + 9, start), read * 4096..read * 4096 + 9);
         }
         let across = WINDOW_BYTES - 5..WINDOW_BYTES + 5;
-        assert_eq!(cached.widen(7, across.clone(), start), across);
-        let wide = cached.widen(7, WINDOW_BYTES + 100..WINDOW_BYTES + 200, start);
+        assert_eq!(cached.widen(Ino(7), across.clone(), start), across);
+        let wide = cached.widen(Ino(7), WINDOW_BYTES + 100..WINDOW_BYTES + 200, start);
         assert_eq!(wide, WINDOW_BYTES..2 * WINDOW_BYTES);
         let extents = [extent(WINDOW_BYTES, 4096), extent(WINDOW_BYTES + 8192, 4096)];
-        cached.learn_extents(asked, 7, &wide, &extents);
-        let found = cached.extents(7, &(WINDOW_BYTES + 4000..WINDOW_BYTES + 8200), start).unwrap();
+        cached.learn_extents(asked, Ino(7), &wide, &extents);
+        let found = cached.extents(Ino(7), &(WINDOW_BYTES + 4000..WINDOW_BYTES + 8200), start).unwrap();
         assert_eq!(
             found.iter().map(Extent::range).collect::<Vec<_>>(),
             [WINDOW_BYTES + 4000..WINDOW_BYTES + 4096, WINDOW_BYTES + 8192..WINDOW_BYTES + 8200]
         );
-        assert_eq!(cached.extents(7, &(WINDOW_BYTES + 4096..WINDOW_BYTES + 8192), start), Some(vec![]), "a hole");
-        assert_eq!(cached.extents(7, &across, start), None);
-        assert_eq!(cached.extents(7, &(0..10), start), None);
-        assert_eq!(cached.extents(7, &wide, start + EXTENTS_FOR), None);
+        assert_eq!(cached.extents(Ino(7), &(WINDOW_BYTES + 4096..WINDOW_BYTES + 8192), start), Some(vec![]), "a hole");
+        assert_eq!(cached.extents(Ino(7), &across, start), None);
+        assert_eq!(cached.extents(Ino(7), &(0..10), start), None);
+        assert_eq!(cached.extents(Ino(7), &wide, start + EXTENTS_FOR), None);
         assert_eq!(cached.extents, 2);
         // It starts again when the time is over.
-        assert_eq!(cached.widen(7, 0..10, start + EXTENTS_FOR), 0..10);
+        assert_eq!(cached.widen(Ino(7), 0..10, start + EXTENTS_FOR), 0..10);
         assert_eq!(cached.extents, 0);
     }
 
@@ -523,32 +524,32 @@ mod tests {
         let asked = cached.ask(1);
         // A directory that was created here, and one that was read to its end.
         let of = |parent, name| Concerned { names: vec![(parent, name)], ..Concerned::default() };
-        let begun = cached.begin(&of(1, b"new"));
-        cached.end(&of(1, b"new"), begun, Some(Now::Directory((1, b"new"), file(5))));
+        let begun = cached.begin(&of(Ino(1), b"new"));
+        cached.end(&of(Ino(1), b"new"), begun, Some(Now::Directory((Ino(1), b"new"), file(Ino(5)))));
         let asked = if cached.is_true(asked) { asked } else { cached.ask(1) };
-        cached.learn_entries(asked, 6, 0, &[entry(0), entry(1)]);
+        cached.learn_entries(asked, Ino(6), 0, &[entry(0), entry(1)]);
         // Two changes at the same time while the directory is read: the state of both names is
         // unknown.
-        let begun = [cached.begin(&of(6, b"c")), cached.begin(&of(6, b"d"))];
-        begun.into_iter().for_each(|begun| cached.end(&of(6, b"c"), begun, None));
-        cached.forget(&of(6, b"d"));
+        let begun = [cached.begin(&of(Ino(6), b"c")), cached.begin(&of(Ino(6), b"d"))];
+        begun.into_iter().for_each(|begun| cached.end(&of(Ino(6), b"c"), begun, None));
+        cached.forget(&of(Ino(6), b"d"));
         let asked = cached.ask(1);
-        cached.learn_entries(asked, 6, entry(1).cookie, &[entry(2)]);
-        assert_eq!(cached.name(6, b"x"), None, "there may be more");
-        cached.learn_entries(asked, 6, entry(2).cookie, &[]);
-        assert_eq!((cached.name(6, b"c"), cached.name(6, b"d")), (None, None));
-        for parent in [5, 6] {
+        cached.learn_entries(asked, Ino(6), entry(1).cookie, &[entry(2)]);
+        assert_eq!(cached.name(Ino(6), b"x"), None, "there may be more");
+        cached.learn_entries(asked, Ino(6), entry(2).cookie, &[]);
+        assert_eq!((cached.name(Ino(6), b"c"), cached.name(Ino(6), b"d")), (None, None));
+        for parent in [Ino(5), Ino(6)] {
             assert_eq!((cached.name(parent, b"x"), cached.name(parent, b"y")), (Some(None), Some(None)));
             let made = of(parent, b"x");
             let begun = cached.begin(&made);
             assert_eq!((cached.name(parent, b"x"), cached.name(parent, b"y")), (None, Some(None)), "it is being made");
-            cached.end(&made, begun, Some(Now::File(Some((parent, b"x")), file(9))));
-            assert_eq!(cached.name(parent, b"x"), Some(Some(file(9))));
+            cached.end(&made, begun, Some(Now::File(Some((parent, b"x")), file(Ino(9)))));
+            assert_eq!(cached.name(parent, b"x"), Some(Some(file(Ino(9)))));
             // Two changes at the same time: the state of both names is unknown until they are
             // looked up.
             let (a, b) = (of(parent, b"a"), of(parent, b"b"));
             let begun = [cached.begin(&a), cached.begin(&b)];
-            cached.end(&a, begun[0], Some(Now::File(Some((parent, b"a")), file(10))));
+            cached.end(&a, begun[0], Some(Now::File(Some((parent, b"a")), file(Ino(10)))));
             cached.end(&b, begun[1], None);
             assert_eq!((cached.name(parent, b"a"), cached.name(parent, b"b")), (None, None));
             let asked = cached.ask(1);
@@ -560,7 +561,7 @@ mod tests {
         }
         // Other clients joined.
         cached.ask(2);
-        assert_eq!((cached.name(5, b"y"), cached.name(6, b"y")), (None, None));
+        assert_eq!((cached.name(Ino(5), b"y"), cached.name(Ino(6), b"y")), (None, None));
     }
 
     #[test]
@@ -568,27 +569,27 @@ mod tests {
         let mut cached = CachedState::default();
         let asked = cached.ask(1);
         for number in 0..2 * MAX_CACHED_NAMES as u64 {
-            cached.learn_name(asked, number % 100, &entry(number).name, Some(file(number)));
+            cached.learn_name(asked, Ino(number % 100), &entry(number).name, Some(file(Ino(number))));
             assert!(cached.files.len() + cached.directories.len() + cached.names <= MAX_CACHED_NAMES + 3);
         }
         assert_eq!(cached.names, cached.directories.values().map(|directory| directory.names.len()).sum::<usize>());
         // A directory is not complete if everything was dropped while it was read.
-        cached.learn_entries(asked, 200, 0, &[entry(1)]);
+        cached.learn_entries(asked, Ino(200), 0, &[entry(1)]);
         let many: Vec<Listed> = (2..MAX_CACHED_NAMES as u64 / 2 - 100).map(entry).collect();
-        cached.learn_entries(asked, 200, entry(1).cookie, &many);
-        cached.learn_entries(asked, 200, many.last().unwrap().cookie, &[]);
-        assert_eq!(cached.name(200, b"f1"), None);
+        cached.learn_entries(asked, Ino(200), entry(1).cookie, &many);
+        cached.learn_entries(asked, Ino(200), many.last().unwrap().cookie, &[]);
+        assert_eq!(cached.name(Ino(200), b"f1"), None);
         // Names in an unknown state take space, too.
         let made = (0..2 * MAX_CACHED_NAMES).map(|number| format!("{number}").into_bytes()).collect::<Vec<_>>();
         for name in &made {
-            let concerned = Concerned { names: vec![(200, name)], ..Concerned::default() };
+            let concerned = Concerned { names: vec![(Ino(200), name)], ..Concerned::default() };
             let begun = cached.begin(&concerned);
             cached.end(&concerned, begun, None);
         }
         assert!(cached.names <= MAX_CACHED_NAMES);
         for number in 0..2 * MAX_CACHED_NAMES as u64 {
             let begun = cached.begin(&Concerned::default());
-            cached.end(&Concerned::default(), begun, Some(Now::Directory((1, b"lock"), file(1000 + number))));
+            cached.end(&Concerned::default(), begun, Some(Now::Directory((Ino(1), b"lock"), file(Ino(1000 + number)))));
             assert!(cached.directories.len() <= MAX_CACHED_NAMES);
         }
     }

@@ -19,7 +19,7 @@ use meta::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, FileKind, Listed, MAX_EXTENTS,
     New, Removed, Rename, Result, Seq, SetRecord, Time, Totals,
 };
-use plan::{Extent, SetId};
+use plan::{Extent, Ino, SetId};
 use session::port::{Opening, Port, opening_of_answer};
 use std::ops::Range;
 use std::sync::Arc;
@@ -83,13 +83,13 @@ impl Cache {
 
     /// Whether changes of a file or directory may be lost and this was not reported so far: to a
     /// program that closed it, or to one that synced it.
-    pub fn tell_lost(&self, ino: u64, at_close: bool) -> bool {
+    pub fn tell_lost(&self, ino: Ino, at_close: bool) -> bool {
         self.unsynced.lock().tell(ino, at_close)
     }
 
     /// Whether changes of this very file may be lost and no sync has reported it. It counts as
     /// reported then.
-    pub fn take_certain_loss(&self, ino: u64) -> bool {
+    pub fn take_certain_loss(&self, ino: Ino) -> bool {
         self.unsynced.lock().take_certain(ino)
     }
 
@@ -107,7 +107,7 @@ impl Cache {
     }
 
     /// Drops the cached extents of a file because they were outdated.
-    pub fn forget_extents(&self, ino: u64) {
+    pub fn forget_extents(&self, ino: Ino) {
         self.cached.lock().forget_extents(ino);
     }
 
@@ -176,7 +176,7 @@ impl Cache {
     }
 
     /// Reads the next entries of a directory whose names are looked up one by one.
-    fn read_on(&self, parent: u64, cookie: u64) {
+    fn read_on(&self, parent: Ino, cookie: u64) {
         let Some(Err(asked)) = self.look(|_| None::<()>) else { return };
         if let Ok(listed) = self.port.list(parent, cookie, PAGE) {
             self.cached.lock().learn_entries(asked, parent, cookie, &listed);
@@ -219,16 +219,16 @@ impl Numbered for BulkResult {
     }
 }
 
-fn of_file<'a>(ino: u64) -> Concerned<'a> {
+fn of_file<'a>(ino: Ino) -> Concerned<'a> {
     Concerned { files: vec![ino], ..Concerned::default() }
 }
 
-fn of_name(parent: u64, name: &[u8], ino: Option<u64>) -> Concerned<'_> {
+fn of_name(parent: Ino, name: &[u8], ino: Option<Ino>) -> Concerned<'_> {
     Concerned { files: ino.into_iter().collect(), names: vec![(parent, name)], ..Concerned::default() }
 }
 
 impl Port for Cache {
-    fn attributes(&self, ino: u64) -> Result<Attributes> {
+    fn attributes(&self, ino: Ino) -> Result<Attributes> {
         match self.look(|cached| cached.file(ino)) {
             Some(Ok(attributes)) => Ok(attributes),
             None => self.port.attributes(ino),
@@ -240,7 +240,7 @@ impl Port for Cache {
         }
     }
 
-    fn has_privileges(&self, ino: u64) -> Result<bool> {
+    fn has_privileges(&self, ino: Ino) -> Result<bool> {
         match self.look(|cached| cached.is_unprivileged(ino).then_some(false)) {
             Some(Ok(cached)) => Ok(cached),
             None => self.port.has_privileges(ino),
@@ -254,7 +254,7 @@ impl Port for Cache {
         }
     }
 
-    fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attributes> {
+    fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Attributes> {
         // Only the server knows the result for names that are not entries, like `.`.
         if meta::check_name(name).is_err() {
             return self.port.lookup(parent, name);
@@ -274,11 +274,11 @@ impl Port for Cache {
         found.ok_or(Error::NotFound)
     }
 
-    fn lookups(&self, names: &[(u64, Vec<u8>)]) -> Result<Vec<Option<Attributes>>> {
+    fn lookups(&self, names: &[(Ino, Vec<u8>)]) -> Result<Vec<Option<Attributes>>> {
         self.port.lookups(names)
     }
 
-    fn list(&self, parent: u64, cookie: u64, limit: usize) -> Result<Vec<Listed>> {
+    fn list(&self, parent: Ino, cookie: u64, limit: usize) -> Result<Vec<Listed>> {
         let asked = self.look(|_| None::<()>).and_then(std::result::Result::err);
         let listed = self.port.list(parent, cookie, limit)?;
         if let Some(asked) = asked {
@@ -287,7 +287,7 @@ impl Port for Cache {
         Ok(listed)
     }
 
-    fn extents(&self, ino: u64, range: Range<u64>) -> Result<Vec<Extent>> {
+    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<Extent>> {
         let now = Instant::now();
         let asked = match self.look(|cached| cached.extents(ino, &range, now)) {
             Some(Ok(extents)) => return Ok(extents),
@@ -307,27 +307,27 @@ impl Port for Cache {
         Ok(extents.iter().filter_map(|extent| extent.clip(&range)).collect())
     }
 
-    fn content(&self, ino: u64, range: Range<u64>) -> Result<(u64, Vec<Extent>)> {
+    fn content(&self, ino: Ino, range: Range<u64>) -> Result<(u64, Vec<Extent>)> {
         self.port.content(ino, range)
     }
 
-    fn parent(&self, ino: u64) -> Result<u64> {
+    fn parent(&self, ino: Ino) -> Result<Ino> {
         self.port.parent(ino)
     }
 
-    fn describe(&self, ino: u64) -> Result<(Attributes, Option<Vec<u8>>)> {
+    fn describe(&self, ino: Ino) -> Result<(Attributes, Option<Vec<u8>>)> {
         self.port.describe(ino)
     }
 
-    fn read_link(&self, ino: u64) -> Result<Vec<u8>> {
+    fn read_link(&self, ino: Ino) -> Result<Vec<u8>> {
         self.port.read_link(ino)
     }
 
-    fn attribute(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>> {
+    fn attribute(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
         self.port.attribute(ino, name)
     }
 
-    fn attribute_names(&self, ino: u64) -> Result<Vec<Vec<u8>>> {
+    fn attribute_names(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
         self.port.attribute_names(ino)
     }
 
@@ -350,7 +350,7 @@ impl Port for Cache {
         Ok(())
     }
 
-    fn new_inos(&self, count: u32) -> Result<u64> {
+    fn new_inos(&self, count: u32) -> Result<Ino> {
         self.port.new_inos(count)
     }
 
@@ -362,19 +362,19 @@ impl Port for Cache {
         self.port.queue_repair(set, positions)
     }
 
-    fn set_attributes(&self, ino: u64, change: AttributeChange, now: Time) -> Result<(Attributes, Seq)> {
+    fn set_attributes(&self, ino: Ino, change: AttributeChange, now: Time) -> Result<(Attributes, Seq)> {
         self.change(&of_file(ino), |port| port.set_attributes(ino, change, now), |done| Some(Now::File(None, done.0)))
     }
 
-    fn set_attribute(&self, ino: u64, name: &[u8], value: &[u8], must_exist: Option<bool>, now: Time) -> Result<Seq> {
+    fn set_attribute(&self, ino: Ino, name: &[u8], value: &[u8], must_exist: Option<bool>, now: Time) -> Result<Seq> {
         self.just_change(&of_file(ino), |port| port.set_attribute(ino, name, value, must_exist, now))
     }
 
-    fn remove_attribute(&self, ino: u64, name: &[u8], now: Time) -> Result<Seq> {
+    fn remove_attribute(&self, ino: Ino, name: &[u8], now: Time) -> Result<Seq> {
         self.just_change(&of_file(ino), |port| port.remove_attribute(ino, name, now))
     }
 
-    fn make(&self, parent: u64, name: &[u8], new: &New, now: Time) -> Result<(Attributes, Seq)> {
+    fn make(&self, parent: Ino, name: &[u8], new: &New, now: Time) -> Result<(Attributes, Seq)> {
         let concerned = of_name(parent, name, None);
         let made = |made: &(Attributes, Seq)| match new.kind {
             FileKind::Directory => Now::Directory((parent, name), made.0),
@@ -383,7 +383,7 @@ impl Port for Cache {
         self.change(&concerned, |port| port.make(parent, name, new, now), |done| Some(made(done)))
     }
 
-    fn link(&self, ino: u64, parent: u64, name: &[u8], now: Time) -> Result<(Attributes, Seq)> {
+    fn link(&self, ino: Ino, parent: Ino, name: &[u8], now: Time) -> Result<(Attributes, Seq)> {
         let concerned = of_name(parent, name, Some(ino));
         self.change(
             &concerned,
@@ -392,11 +392,11 @@ impl Port for Cache {
         )
     }
 
-    fn unlink(&self, parent: u64, name: &[u8], ino: u64, keep: bool, now: Time) -> Result<Removed> {
+    fn unlink(&self, parent: Ino, name: &[u8], ino: Ino, keep: bool, now: Time) -> Result<Removed> {
         self.just_change(&of_name(parent, name, Some(ino)), |port| port.unlink(parent, name, ino, keep, now))
     }
 
-    fn remove_directory(&self, parent: u64, name: &[u8], ino: u64, keep: bool, now: Time) -> Result<Removed> {
+    fn remove_directory(&self, parent: Ino, name: &[u8], ino: Ino, keep: bool, now: Time) -> Result<Removed> {
         self.just_change(&of_name(parent, name, Some(ino)), |port| port.remove_directory(parent, name, ino, keep, now))
     }
 
@@ -410,22 +410,22 @@ impl Port for Cache {
         })
     }
 
-    fn change_content(&self, ino: u64, edit: &ContentEdit) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {
+    fn change_content(&self, ino: Ino, edit: &ContentEdit) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {
         self.change(&of_file(ino), |port| port.change_content(ino, edit), |done| Some(Now::File(None, done.0)))
     }
 
-    fn change_contents(&self, edits: &[(u64, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
+    fn change_contents(&self, edits: &[(Ino, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
         let files = edits.iter().map(|(ino, _)| *ino).collect();
         self.just_change(&Concerned { files, ..Concerned::default() }, |port| port.change_contents(edits))
     }
 
-    fn change_contents_durably(&self, edits: &[(u64, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
+    fn change_contents_durably(&self, edits: &[(Ino, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
         let files = edits.iter().map(|(ino, _)| *ino).collect();
         let concerned = Concerned { files, durably: true, ..Concerned::default() };
         self.just_change(&concerned, |port| port.change_contents_durably(edits))
     }
 
-    fn share(&self, stripes: &[(SetId, u32)], ino: u64) -> Result<Seq> {
+    fn share(&self, stripes: &[(SetId, u32)], ino: Ino) -> Result<Seq> {
         self.just_change(&of_file(ino), |port| port.share(stripes, ino))
     }
 

@@ -2,6 +2,7 @@
 //! the client continues with another one: client and server compare openings and transactions.
 
 use meta::Seq;
+use plan::Ino;
 use session::port::Opening;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -38,7 +39,7 @@ struct Changes {
 pub(super) struct Unsynced {
     changes: u64,
     /// The changes of each file.
-    changed: HashMap<u64, Changes>,
+    changed: HashMap<Ino, Changes>,
     /// The changes of files that are not tracked one by one.
     others: Option<Changes>,
     /// Since when there are, or may be, unsynced changes.
@@ -49,9 +50,9 @@ pub(super) struct Unsynced {
     takeovers: Vec<(u64, Seq)>,
     /// Files whose changes may be lost, until a sync reports it. The value says whether a close has
     /// reported it; the program that closed need not be the one that wrote.
-    lost: HashMap<u64, bool>,
+    lost: HashMap<Ino, bool>,
     /// Set when any file may be affected: the files whose sync has reported it.
-    any_lost: Option<HashSet<u64>>,
+    any_lost: Option<HashSet<Ino>>,
 }
 
 impl Changes {
@@ -86,13 +87,13 @@ impl Unsynced {
     }
 
     /// Records that these files are about to be changed.
-    pub fn change(&mut self, inos: impl IntoIterator<Item = u64>) -> Moment {
+    pub fn change(&mut self, inos: impl IntoIterator<Item = Ino>) -> Moment {
         self.note(inos, None)
     }
 
     /// Records that these files were changed. Returns whether that is lost already, because another
     /// server took over meanwhile.
-    pub fn changed(&mut self, inos: impl IntoIterator<Item = u64>, mut answer: Answered) -> bool {
+    pub fn changed(&mut self, inos: impl IntoIterator<Item = Ino>, mut answer: Answered) -> bool {
         if answer.opening == 0 {
             // The way to the server does not say which one answers, and has only one.
             answer.opening = self.opening.number;
@@ -107,7 +108,7 @@ impl Unsynced {
         true
     }
 
-    fn note(&mut self, inos: impl IntoIterator<Item = u64>, answered: Option<Answered>) -> Moment {
+    fn note(&mut self, inos: impl IntoIterator<Item = Ino>, answered: Option<Answered>) -> Moment {
         self.changes += 1;
         self.since.get_or_insert_with(Instant::now);
         for ino in inos {
@@ -125,7 +126,7 @@ impl Unsynced {
 
     /// The change that began at that moment is durable itself. Its files are clean, unless they
     /// were changed again since.
-    pub fn durable(&mut self, inos: impl IntoIterator<Item = u64>, begun: Moment) {
+    pub fn durable(&mut self, inos: impl IntoIterator<Item = Ino>, begun: Moment) {
         for ino in inos {
             if self.changed.get(&ino).is_some_and(|changes| changes.last == begun.0) {
                 self.changed.remove(&ino);
@@ -165,7 +166,7 @@ impl Unsynced {
         !is_known || answer.seq > recovered
     }
 
-    fn lose_file(&mut self, ino: u64) {
+    fn lose_file(&mut self, ino: Ino) {
         if self.lost.len() < MAX_TRACKED_FILES || self.lost.contains_key(&ino) {
             self.lost.insert(ino, false);
         } else {
@@ -205,7 +206,7 @@ impl Unsynced {
 
     /// Whether changes of a file or directory may be lost, and no close or no sync, respectively,
     /// has reported it yet.
-    pub fn tell(&mut self, ino: u64, at_close: bool) -> bool {
+    pub fn tell(&mut self, ino: Ino, at_close: bool) -> bool {
         if at_close {
             return self.lost.get_mut(&ino).is_some_and(|reported| !std::mem::replace(reported, true));
         }
@@ -219,7 +220,7 @@ impl Unsynced {
 
     /// Whether changes of this very file may be lost and no sync has reported it. It counts as
     /// reported then.
-    pub fn take_certain(&mut self, ino: u64) -> bool {
+    pub fn take_certain(&mut self, ino: Ino) -> bool {
         self.lost.remove(&ino).is_some()
     }
 }
@@ -233,7 +234,7 @@ mod tests {
     }
 
     /// A change that was answered.
-    fn change(unsynced: &mut Unsynced, inos: &[u64], seq: Seq) -> Moment {
+    fn change(unsynced: &mut Unsynced, inos: &[Ino], seq: Seq) -> Moment {
         let begun = unsynced.change(inos.iter().copied());
         unsynced.changed(inos.iter().copied(), Answered { opening: unsynced.opening.number, seq });
         begun
@@ -242,21 +243,21 @@ mod tests {
     #[test]
     fn what_was_changed_since_the_last_sync_is_lost_and_told_once() {
         let mut unsynced = Unsynced::new(opening(1));
-        assert!(!unsynced.take_over(opening(2), 0) && !unsynced.tell(1, false));
+        assert!(!unsynced.take_over(opening(2), 0) && !unsynced.tell(Ino(1), false));
         assert!(!unsynced.is_older_than(Duration::ZERO));
-        change(&mut unsynced, &[1, 2], 10);
+        change(&mut unsynced, &[Ino(1), Ino(2)], 10);
         let sync = unsynced.now();
         // While the sync runs.
-        change(&mut unsynced, &[2, 3], 11);
+        change(&mut unsynced, &[Ino(2), Ino(3)], 11);
         unsynced.synced(sync);
         assert!(unsynced.is_older_than(Duration::ZERO) && !unsynced.is_older_than(Duration::from_secs(60)));
         assert!(!unsynced.take_over(opening(2), 0), "it is the same");
         assert!(unsynced.take_over(opening(3), 10));
         // A close reports it and does not take the report from a later sync.
-        assert_eq!([1, 2, 2].map(|ino| unsynced.tell(ino, true)), [false, true, false]);
-        assert_eq!([1, 2, 3, 2].map(|ino| unsynced.tell(ino, false)), [false, true, true, false]);
-        assert!(!unsynced.take_over(opening(4), 0) && !unsynced.tell(3, true));
-        change(&mut unsynced, &[5], 12);
+        assert_eq!([1, 2, 2].map(|ino| unsynced.tell(Ino(ino), true)), [false, true, false]);
+        assert_eq!([1, 2, 3, 2].map(|ino| unsynced.tell(Ino(ino), false)), [false, true, true, false]);
+        assert!(!unsynced.take_over(opening(4), 0) && !unsynced.tell(Ino(3), true));
+        change(&mut unsynced, &[Ino(5)], 12);
         unsynced.synced(unsynced.now());
         assert!(!unsynced.take_over(opening(5), 0));
     }
@@ -264,55 +265,55 @@ mod tests {
     #[test]
     fn a_takeover_loses_what_the_next_server_has_not_and_nothing_else() {
         let mut unsynced = Unsynced::new(opening(1));
-        change(&mut unsynced, &[1], 10);
-        change(&mut unsynced, &[2], 11);
+        change(&mut unsynced, &[Ino(1)], 10);
+        change(&mut unsynced, &[Ino(2)], 11);
         // It has no answer yet, and goes to the next server.
-        unsynced.change([3]);
-        change(&mut unsynced, &[4], 12);
-        unsynced.change([4]);
+        unsynced.change([Ino(3)]);
+        change(&mut unsynced, &[Ino(4)], 12);
+        unsynced.change([Ino(4)]);
         assert!(unsynced.take_over(opening(2), 10));
-        assert_eq!([1, 2, 3, 4].map(|ino| unsynced.tell(ino, false)), [false, true, false, true]);
+        assert_eq!([1, 2, 3, 4].map(|ino| unsynced.tell(Ino(ino), false)), [false, true, false, true]);
         // The answers come late: one from the next server, and two from the one before.
-        assert!(!unsynced.changed([3], Answered { opening: 2, seq: 11 }));
-        assert!(!unsynced.changed([5], Answered { opening: 1, seq: 9 }));
-        assert!(unsynced.changed([6], Answered { opening: 1, seq: 11 }));
-        assert_eq!([3, 4, 5, 6].map(|ino| unsynced.tell(ino, false)), [false, false, false, true]);
+        assert!(!unsynced.changed([Ino(3)], Answered { opening: 2, seq: 11 }));
+        assert!(!unsynced.changed([Ino(5)], Answered { opening: 1, seq: 9 }));
+        assert!(unsynced.changed([Ino(6)], Answered { opening: 1, seq: 11 }));
+        assert_eq!([3, 4, 5, 6].map(|ino| unsynced.tell(Ino(ino), false)), [false, false, false, true]);
         // What the second server had, and the third has not, is lost, too.
         assert!(unsynced.take_over(opening(3), 8));
-        assert_eq!([1, 3, 4, 5].map(|ino| unsynced.tell(ino, false)), [true, true, false, true]);
-        assert!(unsynced.changed([7], Answered { opening: 1, seq: 9 }));
-        assert!(!unsynced.changed([8], Answered { opening: 1, seq: 8 }));
-        assert!(!unsynced.changed([9], Answered { opening: 0, seq: 99 }), "from the only server");
+        assert_eq!([1, 3, 4, 5].map(|ino| unsynced.tell(Ino(ino), false)), [true, true, false, true]);
+        assert!(unsynced.changed([Ino(7)], Answered { opening: 1, seq: 9 }));
+        assert!(!unsynced.changed([Ino(8)], Answered { opening: 1, seq: 8 }));
+        assert!(!unsynced.changed([Ino(9)], Answered { opening: 0, seq: 99 }), "from the only server");
     }
 
     #[test]
     fn what_is_durable_itself_is_not_lost() {
         let mut unsynced = Unsynced::new(opening(1));
-        let durable = unsynced.change([6, 7]);
-        change(&mut unsynced, &[7], 5);
-        unsynced.durable([6, 7], durable);
-        assert!(unsynced.take_over(opening(2), 1) && !unsynced.tell(6, false) && unsynced.tell(7, false));
+        let durable = unsynced.change([Ino(6), Ino(7)]);
+        change(&mut unsynced, &[Ino(7)], 5);
+        unsynced.durable([Ino(6), Ino(7)], durable);
+        assert!(unsynced.take_over(opening(2), 1) && !unsynced.tell(Ino(6), false) && unsynced.tell(Ino(7), false));
     }
 
     #[test]
     fn of_very_many_it_may_be_any() {
         let mut unsynced = Unsynced::new(opening(1));
         for ino in 0..2 * MAX_TRACKED_FILES as u64 {
-            change(&mut unsynced, &[ino], ino);
+            change(&mut unsynced, &[Ino(ino)], ino);
             assert!(unsynced.changed.len() <= MAX_TRACKED_FILES);
         }
         assert!(unsynced.take_over(opening(2), 0));
         // The first sync of each file reports it, and only that.
-        assert!([7, 8, u64::MAX].iter().all(|&ino| unsynced.tell(ino, false) && !unsynced.tell(ino, false)));
+        assert!([7, 8, u64::MAX].map(Ino).iter().all(|&ino| unsynced.tell(ino, false) && !unsynced.tell(ino, false)));
         for round in 0..3 {
-            let files: Vec<u64> = (round * 30_000..(round + 1) * 30_000).collect();
+            let files: Vec<Ino> = (round * 30_000..(round + 1) * 30_000).map(Ino).collect();
             change(&mut unsynced, &files, 10);
             assert!(unsynced.take_over(opening(3 + round), 0) && unsynced.lost.len() <= MAX_TRACKED_FILES);
         }
         for ino in 0..2 * MAX_TRACKED_FILES as u64 {
-            unsynced.tell(ino, false);
+            unsynced.tell(Ino(ino), false);
             assert!(unsynced.any_lost.as_ref().is_none_or(|reported| reported.len() <= MAX_TRACKED_FILES));
         }
-        assert!(!unsynced.tell(u64::MAX - 1, false), "not for ever");
+        assert!(!unsynced.tell(Ino(u64::MAX - 1), false), "not for ever");
     }
 }

@@ -3,7 +3,7 @@
 use super::Handle;
 use crate::server::Volume;
 use meta::{BulkFile, Error, Result};
-use plan::{Extent, ExtentPlace, Span};
+use plan::{Extent, ExtentPlace, Ino, Span};
 
 impl<V: Volume> Handle<V> {
     /// Refuses to change content for a session that has ended. Call it while no session can end.
@@ -16,9 +16,9 @@ impl<V: Volume> Handle<V> {
 
     /// Refuses to change files that others use without what this session has not committed of them.
     /// Call it while nothing can be superseded.
-    pub(super) fn is_not_superseded(&self, inos: &[u64]) -> Result<()> {
+    pub(super) fn is_not_superseded(&self, inos: &[Ino]) -> Result<()> {
         let table = self.sessions.leases().table();
-        let superseded: Vec<u64> = inos.iter().copied().filter(|ino| table.is_superseded(self.session, *ino)).collect();
+        let superseded: Vec<Ino> = inos.iter().copied().filter(|ino| table.is_superseded(self.session, *ino)).collect();
         if superseded.is_empty() { Ok(()) } else { Err(Error::Superseded(superseded)) }
     }
 

@@ -3,16 +3,17 @@
 use super::Handle;
 use crate::server::{Leases, Volume};
 use meta::{ContentEdit, Resize, Result};
+use plan::Ino;
 
 /// Files that are being truncated, with their new sizes.
 struct Cutting<'a> {
     leases: &'a Leases,
-    cuts: Vec<(u64, u64)>,
+    cuts: Vec<(Ino, u64)>,
     is_done: bool,
 }
 
 impl<'a> Cutting<'a> {
-    fn begin(leases: &'a Leases, cuts: Vec<(u64, u64)>) -> Self {
+    fn begin(leases: &'a Leases, cuts: Vec<(Ino, u64)>) -> Self {
         let mut table = leases.table();
         cuts.iter().for_each(|(ino, _)| table.begin_cut(*ino));
         drop(table);
@@ -32,12 +33,12 @@ impl Drop for Cutting<'_> {
 impl<V: Volume> Handle<V> {
     /// Runs changes that may truncate files. Meanwhile no append gets a reservation in them;
     /// existing reservations are cut with the file.
-    pub(super) fn cutting<T>(&self, edits: &[(u64, &ContentEdit)], change: impl FnOnce() -> Result<T>) -> Result<T> {
-        let size_of = |(ino, edit): &(u64, &ContentEdit)| match edit.resize {
+    pub(super) fn cutting<T>(&self, edits: &[(Ino, &ContentEdit)], change: impl FnOnce() -> Result<T>) -> Result<T> {
+        let size_of = |(ino, edit): &(Ino, &ContentEdit)| match edit.resize {
             Resize::To(size) => Some((*ino, size)),
             _ => None,
         };
-        let cuts: Vec<(u64, u64)> = edits.iter().filter_map(size_of).collect();
+        let cuts: Vec<(Ino, u64)> = edits.iter().filter_map(size_of).collect();
         if cuts.is_empty() {
             return change();
         }

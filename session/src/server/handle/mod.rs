@@ -12,7 +12,7 @@ use crate::server::table::files::Whose;
 use crate::transport::{Grant, Recall, Request};
 use ::volume::{lock, unpoisoned};
 use meta::{Attributes, ContentEdit, DeadStripe, Error, FileKind, IdempotencyKey, Meta, Removed, Result, Seq};
-use plan::{Extent, ExtentPlace, SetId};
+use plan::{Extent, ExtentPlace, Ino, SetId};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -91,14 +91,14 @@ impl<V: Volume> Handle<V> {
         }
     }
 
-    fn is_open(&self, ino: u64) -> bool {
+    fn is_open(&self, ino: Ino) -> bool {
         self.sessions.leases().is_open(ino)
     }
 
     /// Whether a file that loses its last name may still be needed: it is open, or the kernels of
     /// other clients may know it. In the grace period, clients that have not reconnected may have
     /// it open, too.
-    fn is_needed(&self, ino: u64) -> bool {
+    fn is_needed(&self, ino: Ino) -> bool {
         if self.sessions.leases().is_in_grace() {
             return true;
         }
@@ -150,7 +150,7 @@ impl<V: Volume> Handle<V> {
     }
 
     /// Updates accounts after a change of content.
-    fn follow(&self, ino: u64, edit: &ContentEdit) {
+    fn follow(&self, ino: Ino, edit: &ContentEdit) {
         let mut inline = 0;
         for extent in extents_of(edit) {
             if let ExtentPlace::Bytes(bytes) = &extent.place {

@@ -7,78 +7,78 @@ use meta::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, Listed, New, Removed, Rename,
     Result, Seq, SetRecord, Time, Totals,
 };
-use plan::{Extent, SetId};
+use plan::{Extent, Ino, SetId};
 use std::ops::Range;
 
 impl<V: Volume> Port for Handle<V> {
-    fn attributes(&self, ino: u64) -> Result<Attributes> {
+    fn attributes(&self, ino: Ino) -> Result<Attributes> {
         self.with_closed_writes(self.meta()?.attributes(ino)?)
     }
 
-    fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attributes> {
+    fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Attributes> {
         self.with_closed_writes(self.meta()?.lookup(parent, name)?)
     }
 
-    fn parent(&self, ino: u64) -> Result<u64> {
+    fn parent(&self, ino: Ino) -> Result<Ino> {
         self.meta()?.parent(ino)
     }
 
-    fn describe(&self, ino: u64) -> Result<(Attributes, Option<Vec<u8>>)> {
+    fn describe(&self, ino: Ino) -> Result<(Attributes, Option<Vec<u8>>)> {
         self.meta()?.describe(ino)
     }
 
-    fn set_attributes(&self, ino: u64, change: AttributeChange, now: Time) -> Result<(Attributes, Seq)> {
+    fn set_attributes(&self, ino: Ino, change: AttributeChange, now: Time) -> Result<(Attributes, Seq)> {
         match self.answered()? {
             Some(answer) => Ok(answer),
             None => self.meta()?.set_attributes_once(ino, change, now, self.idempotency_key().as_ref()),
         }
     }
 
-    fn read_link(&self, ino: u64) -> Result<Vec<u8>> {
+    fn read_link(&self, ino: Ino) -> Result<Vec<u8>> {
         self.meta()?.read_link(ino)
     }
 
-    fn attribute(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>> {
+    fn attribute(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
         self.meta()?.attribute(ino, name)
     }
 
-    fn has_privileges(&self, ino: u64) -> Result<bool> {
+    fn has_privileges(&self, ino: Ino) -> Result<bool> {
         self.meta()?.has_privileges(ino)
     }
 
-    fn attribute_names(&self, ino: u64) -> Result<Vec<Vec<u8>>> {
+    fn attribute_names(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
         self.meta()?.attribute_names(ino)
     }
 
-    fn set_attribute(&self, ino: u64, name: &[u8], value: &[u8], must_exist: Option<bool>, now: Time) -> Result<Seq> {
+    fn set_attribute(&self, ino: Ino, name: &[u8], value: &[u8], must_exist: Option<bool>, now: Time) -> Result<Seq> {
         match self.answered()? {
             Some(((), seq)) => Ok(seq),
             None => self.meta()?.set_attribute_once(ino, name, value, must_exist, now, self.idempotency_key().as_ref()),
         }
     }
 
-    fn remove_attribute(&self, ino: u64, name: &[u8], now: Time) -> Result<Seq> {
+    fn remove_attribute(&self, ino: Ino, name: &[u8], now: Time) -> Result<Seq> {
         match self.answered()? {
             Some(((), seq)) => Ok(seq),
             None => self.meta()?.remove_attribute_once(ino, name, now, self.idempotency_key().as_ref()),
         }
     }
 
-    fn make(&self, parent: u64, name: &[u8], new: &New, now: Time) -> Result<(Attributes, Seq)> {
+    fn make(&self, parent: Ino, name: &[u8], new: &New, now: Time) -> Result<(Attributes, Seq)> {
         match self.answered()? {
             Some(answer) => Ok(answer),
             None => self.meta()?.make_once(parent, name, new, now, self.idempotency_key().as_ref()),
         }
     }
 
-    fn link(&self, ino: u64, parent: u64, name: &[u8], now: Time) -> Result<(Attributes, Seq)> {
+    fn link(&self, ino: Ino, parent: Ino, name: &[u8], now: Time) -> Result<(Attributes, Seq)> {
         match self.answered()? {
             Some(answer) => Ok(answer),
             None => self.meta()?.link_once(ino, parent, name, now, self.idempotency_key().as_ref()),
         }
     }
 
-    fn unlink(&self, parent: u64, name: &[u8], ino: u64, keep: bool, now: Time) -> Result<Removed> {
+    fn unlink(&self, parent: Ino, name: &[u8], ino: Ino, keep: bool, now: Time) -> Result<Removed> {
         let keep = keep || self.is_needed(ino);
         Ok(self.removed(match self.answered()? {
             Some(((last, orphan), seq)) => Removed { ino, last, orphan, dead: Vec::new(), seq },
@@ -86,7 +86,7 @@ impl<V: Volume> Port for Handle<V> {
         }))
     }
 
-    fn remove_directory(&self, parent: u64, name: &[u8], ino: u64, keep: bool, now: Time) -> Result<Removed> {
+    fn remove_directory(&self, parent: Ino, name: &[u8], ino: Ino, keep: bool, now: Time) -> Result<Removed> {
         let keep = keep || self.is_needed(ino);
         Ok(self.removed(match self.answered()? {
             Some(((last, orphan), seq)) => Removed { ino, last, orphan, dead: Vec::new(), seq },
@@ -98,7 +98,7 @@ impl<V: Volume> Port for Handle<V> {
 
     fn rename(&self, rename: &Rename, now: Time) -> Result<(Option<Removed>, Seq)> {
         let keep = rename.keep || rename.replaced.is_some_and(|ino| self.is_needed(ino));
-        let (removed, seq) = match self.answered::<Option<(u64, bool, bool)>>()? {
+        let (removed, seq) = match self.answered::<Option<(Ino, bool, bool)>>()? {
             Some((gone, seq)) => {
                 (gone.map(|(ino, last, orphan)| Removed { ino, last, orphan, dead: Vec::new(), seq }), seq)
             }
@@ -109,7 +109,7 @@ impl<V: Volume> Port for Handle<V> {
         Ok((removed.map(|removed| self.removed(removed)), seq))
     }
 
-    fn list(&self, parent: u64, cookie: u64, limit: usize) -> Result<Vec<Listed>> {
+    fn list(&self, parent: Ino, cookie: u64, limit: usize) -> Result<Vec<Listed>> {
         let mut listed = self.meta()?.list(parent, cookie, limit.min(10_000))?;
         for entry in &mut listed {
             entry.attributes = self.with_closed_writes(entry.attributes)?;
@@ -117,19 +117,19 @@ impl<V: Volume> Port for Handle<V> {
         Ok(listed)
     }
 
-    fn extents(&self, ino: u64, range: Range<u64>) -> Result<Vec<Extent>> {
+    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<Extent>> {
         let extents = self.meta()?.extents(ino, range)?;
         self.grant_read(&extents);
         Ok(extents)
     }
 
-    fn content(&self, ino: u64, range: Range<u64>) -> Result<(u64, Vec<Extent>)> {
+    fn content(&self, ino: Ino, range: Range<u64>) -> Result<(u64, Vec<Extent>)> {
         let (size, extents) = self.meta()?.content(ino, range)?;
         self.grant_read(&extents);
         Ok((size, extents))
     }
 
-    fn change_content(&self, ino: u64, edit: &ContentEdit) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {
+    fn change_content(&self, ino: Ino, edit: &ContentEdit) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {
         if let Some((attributes, seq)) = self.answered()? {
             return Ok((attributes, Vec::new(), seq));
         }
@@ -147,17 +147,17 @@ impl<V: Volume> Port for Handle<V> {
         Ok((attributes, Vec::new(), seq))
     }
 
-    fn change_contents(&self, edits: &[(u64, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
+    fn change_contents(&self, edits: &[(Ino, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
         if let Some(((), seq)) = self.answered()? {
             return Ok((Vec::new(), seq));
         }
-        let inos: Vec<u64> = edits.iter().map(|(ino, _)| *ino).collect();
+        let inos: Vec<Ino> = edits.iter().map(|(ino, _)| *ino).collect();
         let (dead, seq) = self.sessions.volume.changing(&inos, || {
             let _its_sets_stay = self.sessions.leases().naming();
             self.still_lives()?;
             self.is_not_superseded(&inos)?;
             edits.iter().try_for_each(|(_, edit)| self.may_name(extents_of(edit)))?;
-            let all: Vec<(u64, &ContentEdit)> = edits.iter().map(|(ino, edit)| (*ino, edit)).collect();
+            let all: Vec<(Ino, &ContentEdit)> = edits.iter().map(|(ino, edit)| (*ino, edit)).collect();
             self.cutting(&all, || self.meta()?.change_contents_once(edits, self.idempotency_key().as_ref()))
         })?;
         edits.iter().for_each(|(ino, edit)| self.follow(*ino, edit));
@@ -165,13 +165,13 @@ impl<V: Volume> Port for Handle<V> {
         Ok((Vec::new(), seq))
     }
 
-    fn change_contents_durably(&self, edits: &[(u64, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
+    fn change_contents_durably(&self, edits: &[(Ino, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
         let (dead, seq) = self.change_contents(edits)?;
         self.sync(seq)?;
         Ok((dead, seq))
     }
 
-    fn share(&self, stripes: &[(SetId, u32)], ino: u64) -> Result<Seq> {
+    fn share(&self, stripes: &[(SetId, u32)], ino: Ino) -> Result<Seq> {
         for &(set, record) in stripes {
             let held = self.sessions.leases().table().holds(self.session, set);
             if !held && self.meta()?.stripe(set, record)?.is_none() {
@@ -213,7 +213,7 @@ impl<V: Volume> Port for Handle<V> {
         self.meta()?.sync(seq)
     }
 
-    fn new_inos(&self, count: u32) -> Result<u64> {
+    fn new_inos(&self, count: u32) -> Result<Ino> {
         self.meta()?.new_inos(count)
     }
 
@@ -225,7 +225,7 @@ impl<V: Volume> Port for Handle<V> {
         self.meta()?.put_files(files)
     }
 
-    fn lookups(&self, names: &[(u64, Vec<u8>)]) -> Result<Vec<Option<Attributes>>> {
+    fn lookups(&self, names: &[(Ino, Vec<u8>)]) -> Result<Vec<Option<Attributes>>> {
         let found = self.meta()?.lookups(names)?;
         found.into_iter().map(|found| found.map(|found| self.with_closed_writes(found)).transpose()).collect()
     }

@@ -7,7 +7,7 @@ use crate::port::{Entered, Entry, FileLock, Heartbeat, Held, Session, VERSION, W
 use crate::server::Volume;
 use crate::server::table::files::Whose;
 use meta::{Attributes, Error, Result, Seq, SetRecord};
-use plan::{SetId, TargetId};
+use plan::{Ino, SetId, TargetId};
 use std::time::{Duration, Instant};
 
 /// The most sets that one request gets.
@@ -84,7 +84,7 @@ impl<V: Volume> Handle<V> {
     }
 
     /// The session holds exactly these locks. Returns those that others are in the way of.
-    fn lock_exactly(&self, wanted: Vec<(u64, FileLock)>) -> Vec<(u64, FileLock)> {
+    fn lock_exactly(&self, wanted: Vec<(Ino, FileLock)>) -> Vec<(Ino, FileLock)> {
         let mut locks = self.sessions.leases().locks.lock();
         locks.end(self.session);
         let mut refused = Vec::new();
@@ -118,7 +118,7 @@ impl<V: Volume> Session for Handle<V> {
         Ok(Entered { welcome, opening: openings.current(), recovered: openings.recovered(&entry.opening) })
     }
 
-    fn reclaim(&self, part: u32, last: bool, held: &Held) -> Result<Vec<(u64, FileLock)>> {
+    fn reclaim(&self, part: u32, last: bool, held: &Held) -> Result<Vec<(Ino, FileLock)>> {
         let leases = self.sessions.leases();
         let Some(held) = leases.table().collect(self.session, part, last, held)? else { return Ok(Vec::new()) };
         leases.table().reclaim(self.session, &held);
@@ -197,7 +197,7 @@ impl<V: Volume> Session for Handle<V> {
         self.sessions.take_back(&released)
     }
 
-    fn open(&self, ino: u64, writes: u64) -> Result<Attributes> {
+    fn open(&self, ino: Ino, writes: u64) -> Result<Attributes> {
         // Count first: a removal or an append in between then sees that the file is open.
         self.sessions.leases().table().open(self.session, ino, writes);
         self.wait_for_others();
@@ -209,34 +209,34 @@ impl<V: Volume> Session for Handle<V> {
         found
     }
 
-    fn close(&self, ino: u64, wrote: u64) -> Result<()> {
+    fn close(&self, ino: Ino, wrote: u64) -> Result<()> {
         if self.sessions.leases().table().close(self.session, ino, wrote) {
             self.sessions.closed(ino);
         }
         Ok(())
     }
 
-    fn clean(&self, files: &[(u64, u64)]) -> Result<()> {
+    fn clean(&self, files: &[(Ino, u64)]) -> Result<()> {
         self.sessions.leases().table().clean(self.session, files);
         self.sessions.leases().changed.notify_all();
         Ok(())
     }
 
-    fn recalled(&self, ino: u64, number: u64, question: u64) -> Result<()> {
+    fn recalled(&self, ino: Ino, number: u64, question: u64) -> Result<()> {
         self.sessions.leases().table().answer(self.session, ino, question);
         self.clean(&[(ino, number)])
     }
 
-    fn reclaim_open(&self, ino: u64, writes: u64) -> Result<()> {
+    fn reclaim_open(&self, ino: Ino, writes: u64) -> Result<()> {
         self.sessions.leases().table().open(self.session, ino, writes);
         Ok(())
     }
 
-    fn reclaim_append(&self, ino: u64, end: u64) -> Result<()> {
+    fn reclaim_append(&self, ino: Ino, end: u64) -> Result<()> {
         self.sessions.leases().table().reserve(ino, end, 0).map(drop).ok_or(Error::TooLarge)
     }
 
-    fn reserve_append(&self, ino: u64, length: u64) -> Result<u64> {
+    fn reserve_append(&self, ino: Ino, length: u64) -> Result<u64> {
         if length > MAX_APPEND_BYTES {
             return Err(Error::TooLarge);
         }
@@ -257,7 +257,7 @@ impl<V: Volume> Session for Handle<V> {
         }
     }
 
-    fn lock(&self, ino: u64, wanted: FileLock, wait: bool) -> Result<bool> {
+    fn lock(&self, ino: Ino, wanted: FileLock, wait: bool) -> Result<bool> {
         let leases = self.sessions.leases();
         // Clients from before a restart may have locks that this server does not know yet. A client
         // that is reclaiming its own is not delayed.
@@ -289,7 +289,7 @@ impl<V: Volume> Session for Handle<V> {
         }
     }
 
-    fn unlock(&self, ino: u64, owner: u64, first: u64, last: u64) -> Result<()> {
+    fn unlock(&self, ino: Ino, owner: u64, first: u64, last: u64) -> Result<()> {
         if first > last {
             return Err(Error::Invalid("a range that ends before it begins".into()));
         }
@@ -304,12 +304,12 @@ impl<V: Volume> Session for Handle<V> {
         Ok(())
     }
 
-    fn unlock_owing(&self, ino: u64, owner: u64, first: u64, last: u64, number: u64) -> Result<()> {
+    fn unlock_owing(&self, ino: Ino, owner: u64, first: u64, last: u64, number: u64) -> Result<()> {
         self.sessions.leases().table().owe(self.session, ino, number);
         self.unlock(ino, owner, first, last)
     }
 
-    fn dropped(&self, files: &[u64]) -> Result<()> {
+    fn dropped(&self, files: &[Ino]) -> Result<()> {
         let any = self.sessions.leases().table().dropped(self.session, files);
         if any && let Err(error) = self.sessions.note_superseded(false) {
             self.sessions.volume.warn(&format!("cannot note that nothing is superseded any more: {error}"));
@@ -317,7 +317,7 @@ impl<V: Volume> Session for Handle<V> {
         Ok(())
     }
 
-    fn conflicting_lock(&self, ino: u64, wanted: FileLock) -> Result<Option<FileLock>> {
+    fn conflicting_lock(&self, ino: Ino, wanted: FileLock) -> Result<Option<FileLock>> {
         let locks = self.sessions.leases().locks.lock();
         Ok(locks.conflict(ino, &self.own_lock(&wanted)).map(|found| FileLock {
             owner: found.owner.1,
@@ -329,7 +329,7 @@ impl<V: Volume> Session for Handle<V> {
         }))
     }
 
-    fn removed(&self, after: u64, kept: &[u64], forgotten: &[u64]) -> Result<(u64, Vec<u64>)> {
+    fn removed(&self, after: u64, kept: &[Ino], forgotten: &[Ino]) -> Result<(u64, Vec<Ino>)> {
         Ok(self.sessions.note(self.session, after, kept, forgotten))
     }
 

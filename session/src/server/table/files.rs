@@ -1,6 +1,7 @@
 //! Open files and what is uncommitted of them, and recalls.
 
 use super::{Client, OpenQuestion, Table};
+use plan::Ino;
 
 /// Which sessions are to commit a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +16,7 @@ pub(in crate::server) enum Whose {
 
 impl Table {
     /// Records that a session opened a file; `writes` is not 0 if it may write.
-    pub fn open(&mut self, session: u64, ino: u64, writes: u64) {
+    pub fn open(&mut self, session: u64, ino: Ino, writes: u64) {
         let allowance = self.allowance(session);
         let Some(client) = self.clients.get_mut(&session) else { return };
         if allowance == 0 && !client.open.contains_key(&ino) {
@@ -32,7 +33,7 @@ impl Table {
     /// Records that a session closed a file. The request does not say which of its openers closed:
     /// writers are counted until the last opener closes. Returns whether no client has the file
     /// open any more.
-    pub fn close(&mut self, session: u64, ino: u64, wrote: u64) -> bool {
+    pub fn close(&mut self, session: u64, ino: Ino, wrote: u64) -> bool {
         let allowance = if wrote > 0 { self.allowance(session) } else { 0 };
         let Some(client) = self.clients.get_mut(&session) else { return false };
         if wrote > 0 {
@@ -50,12 +51,12 @@ impl Table {
     }
 
     /// Whether a client has a file open, or a kernel knows it without a name.
-    pub fn is_open(&self, ino: u64) -> bool {
+    pub fn is_open(&self, ino: Ino) -> bool {
         self.clients.values().any(|client| client.open.contains_key(&ino) || client.kept.contains(&ino))
     }
 
     /// Records that a session has no uncommitted data of these files from before the given numbers.
-    pub fn clean(&mut self, session: u64, files: &[(u64, u64)]) {
+    pub fn clean(&mut self, session: u64, files: &[(Ino, u64)]) {
         let Some(client) = self.clients.get_mut(&session) else { return };
         for (ino, number) in files {
             if client.owed.get(ino).is_some_and(|owed| owed.number <= *number) {
@@ -72,7 +73,7 @@ impl Table {
 
     /// The other sessions of these that may have uncommitted data of a file. What is superseded
     /// does not count.
-    pub fn writers(&self, session: u64, ino: u64, whose: Whose) -> Vec<u64> {
+    pub fn writers(&self, session: u64, ino: Ino, whose: Whose) -> Vec<u64> {
         let writes = |client: &Client| client.open.get(&ino).is_some_and(|(_, writers)| *writers > 0);
         let is_one = |client: &Client| match whose {
             Whose::All => true,
@@ -90,7 +91,7 @@ impl Table {
 
     /// Records a recall of a file from a session. Each has its own question: what was committed for
     /// an earlier one may lack later writes.
-    pub fn ask(&mut self, session: u64, ino: u64) -> OpenQuestion {
+    pub fn ask(&mut self, session: u64, ino: Ino) -> OpenQuestion {
         self.questions += 1;
         let number = self.questions;
         let Some(client) = self.clients.get_mut(&session) else { return OpenQuestion { session, number, due: 0 } };
@@ -99,19 +100,19 @@ impl Table {
     }
 
     /// Records the answer to a question. The numbers in it go to `clean`.
-    pub fn answer(&mut self, session: u64, ino: u64, question: u64) {
+    pub fn answer(&mut self, session: u64, ino: Ino, question: u64) {
         let asked = self.clients.get_mut(&session).and_then(|client| client.asked.get_mut(&ino));
         asked.into_iter().for_each(|asked| asked.answered = question.max(asked.answered));
     }
 
     /// Whether a question has no answer yet and there may still be uncommitted data.
-    pub fn is_asked(&self, ino: u64, question: &OpenQuestion) -> bool {
+    pub fn is_asked(&self, ino: Ino, question: &OpenQuestion) -> bool {
         let client = self.clients.get(&question.session).filter(|client| client.dirty.contains_key(&ino));
         client.and_then(|client| client.asked.get(&ino)).is_some_and(|asked| asked.answered < question.number)
     }
 
     /// A thread no longer waits for the answer to a question.
-    pub fn asked(&mut self, ino: u64, question: &OpenQuestion) {
+    pub fn asked(&mut self, ino: Ino, question: &OpenQuestion) {
         let Some(client) = self.clients.get_mut(&question.session) else { return };
         let Some(asked) = client.asked.get_mut(&ino) else { return };
         asked.waiting -= 1;

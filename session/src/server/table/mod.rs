@@ -11,7 +11,7 @@ mod tests;
 
 use crate::port::Held;
 use crate::{EXCLUSIVE_LEASE, KERNEL_VALID_FOR};
-use plan::SetId;
+use plan::{Ino, SetId};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -51,18 +51,18 @@ struct Client {
     /// Chunk sets that it may write to.
     sets: BTreeSet<SetId>,
     /// Open files: the number of all openers, and of those that write.
-    open: HashMap<u64, (u32, u32)>,
+    open: HashMap<Ino, (u32, u32)>,
     /// Files that it may have uncommitted data of, each with the number of the last open or close
     /// by a writer.
-    dirty: HashMap<u64, u64>,
+    dirty: HashMap<Ino, u64>,
     /// Those of which it owes something to others.
-    owed: HashMap<u64, Owed>,
+    owed: HashMap<Ino, Owed>,
     /// It knows that content can be superseded.
     drops: bool,
     /// Files with recalls.
-    asked: HashMap<u64, Asked>,
+    asked: HashMap<Ino, Asked>,
     /// Files without a name that its kernel knows.
-    kept: HashSet<u64>,
+    kept: HashSet<Ino>,
     /// The last removal that it has processed.
     noted: u64,
 }
@@ -103,7 +103,7 @@ impl Client {
 
     /// Records that it writes to a file, or did until now. Without space for one more file, nothing
     /// is recorded.
-    fn write(&mut self, ino: u64, number: u64, allowance: usize) {
+    fn write(&mut self, ino: Ino, number: u64, allowance: usize) {
         if allowance == 0 && !self.dirty.contains_key(&ino) {
             return;
         }
@@ -121,17 +121,17 @@ pub(super) struct Table {
     questions: u64,
     clients: BTreeMap<u64, Client>,
     /// The ends of append reservations in open files.
-    ends: HashMap<u64, u64>,
+    ends: HashMap<Ino, u64>,
     /// Files that are being truncated, and the number of truncations so far.
-    being_cut: HashSet<u64>,
+    being_cut: HashSet<Ino>,
     cuts: u64,
     /// The number of the last removal. Removals from before a restart had lower numbers.
     removals: u64,
     /// Files without a name that are not open, each with its removal, until all clients have
     /// reported whether their kernels know them.
-    removed: VecDeque<(u64, u64)>,
+    removed: VecDeque<(u64, Ino)>,
     /// Sessions and files of which others did not wait for what the session had not committed.
-    superseded: BTreeSet<(u64, u64)>,
+    superseded: BTreeSet<(u64, Ino)>,
 }
 
 /// What an ended session leaves behind.
@@ -141,7 +141,7 @@ pub(super) struct Left {
     /// Sets that it no longer writes to.
     pub sets: Vec<SetId>,
     /// Files that are no longer open.
-    pub closed: Vec<u64>,
+    pub closed: Vec<Ino>,
 }
 
 impl Table {
@@ -315,7 +315,7 @@ impl Table {
     /// Ends a session.
     pub fn end(&mut self, session: u64) -> Left {
         let Some(client) = self.clients.remove(&session) else { return Left::default() };
-        let mut closed: Vec<u64> = client.open.keys().chain(&client.kept).copied().collect();
+        let mut closed: Vec<Ino> = client.open.keys().chain(&client.kept).copied().collect();
         closed.sort_unstable();
         closed.dedup();
         closed.retain(|&ino| !self.is_open(ino));

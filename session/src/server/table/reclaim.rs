@@ -89,6 +89,7 @@ impl Table {
 mod tests {
     use super::super::files::Whose;
     use super::*;
+    use plan::Ino;
     use std::time::Duration;
 
     const LEASE: Duration = Duration::from_secs(30);
@@ -100,7 +101,7 @@ mod tests {
     }
 
     fn files(range: std::ops::Range<u64>) -> Held {
-        Held { open: range.map(|ino| (ino, 1, 0)).collect(), ..Held::default() }
+        Held { open: range.map(|ino| (Ino(ino), 1, 0)).collect(), ..Held::default() }
     }
 
     #[test]
@@ -135,21 +136,24 @@ mod tests {
     #[test]
     fn what_is_told_replaces_what_was_known() {
         let mut table = table(Instant::now());
-        table.open(7, 1, 1);
+        table.open(7, Ino(1), 1);
         let held = Held {
-            open: vec![(2, 1, 5), (3, 0, 9), (4, 2, 0)],
-            dirty: vec![(5, 6)],
-            reserved: vec![(2, 100), (4, 0)],
+            open: vec![(Ino(2), 1, 5), (Ino(3), 0, 9), (Ino(4), 2, 0)],
+            dirty: vec![(Ino(5), 6)],
+            reserved: vec![(Ino(2), 100), (Ino(4), 0)],
             ..Held::default()
         };
         for _ in 0..2 {
             table.reclaim(7, &held);
-            assert!(!table.is_open(1) && table.is_open(2) && !table.is_open(3) && table.is_open(4));
-            assert_eq!([1, 2, 4, 5].map(|ino| table.writers(8, ino, Whose::All)), [vec![], vec![7], vec![], vec![7]]);
+            assert!(!table.is_open(Ino(1)) && table.is_open(Ino(2)) && !table.is_open(Ino(3)) && table.is_open(Ino(4)));
+            assert_eq!(
+                [1, 2, 4, 5].map(|ino| table.writers(8, Ino(ino), Whose::All)),
+                [vec![], vec![7], vec![], vec![7]]
+            );
         }
-        assert_eq!(table.reserve(2, 50, 10), Some(100));
-        assert!(table.close(7, 2, 0), "one opener, however many writers there were");
-        assert!(!table.close(7, 4, 0) && table.close(7, 4, 0));
+        assert_eq!(table.reserve(Ino(2), 50, 10), Some(100));
+        assert!(table.close(7, Ino(2), 0), "one opener, however many writers there were");
+        assert!(!table.close(7, Ino(4), 0) && table.close(7, Ino(4), 0));
     }
 
     #[test]

@@ -41,9 +41,9 @@ fn a_member_has_no_more_than_its_share_however_many_sessions_it_has() {
     let other = begin(&mut table, None, "x", now).0;
     table.belongs(other, "b");
     let client = table.clients.get_mut(&first).unwrap();
-    client.open = (0..MAX_MEMBER_FILES as u64).map(|ino| (ino, (1, 0))).collect();
+    client.open = (0..MAX_MEMBER_FILES as u64).map(|ino| (Ino(ino), (1, 0))).collect();
     for session in [last, other] {
-        (0..3 * MIN_SESSION_FILES as u64).for_each(|ino| table.open(session, ino, 0));
+        (0..3 * MIN_SESSION_FILES as u64).for_each(|ino| table.open(session, Ino(ino), 0));
     }
     let open = |session: u64| table.clients[&session].open.len();
     assert_eq!(
@@ -52,7 +52,7 @@ fn a_member_has_no_more_than_its_share_however_many_sessions_it_has() {
         "another member has its own share"
     );
     table.clients.get_mut(&first).unwrap().open.clear();
-    (0..3 * MIN_SESSION_FILES as u64).for_each(|ino| table.open(last, ino, 1));
+    (0..3 * MIN_SESSION_FILES as u64).for_each(|ino| table.open(last, Ino(ino), 1));
     assert_eq!(table.clients[&last].files(), 6 * MIN_SESSION_FILES);
     let first = sessions[2];
     // Chunk sets.
@@ -74,15 +74,15 @@ fn a_session_that_is_silent_for_too_long_is_overdue_and_leaves_what_it_had() {
     assert!(table.overdue(start + 2 * LEASE).is_empty(), "who is not let in yet is not silent");
     [a, b].iter().for_each(|&session| table.let_in(session, start));
     table.hold(a, [1, 2].map(SetId));
-    table.open(a, 50, 1);
-    table.open(b, 50, 0);
-    table.open(a, 51, 0);
+    table.open(a, Ino(50), 1);
+    table.open(b, Ino(50), 0);
+    table.open(a, Ino(51), 0);
     assert!(table.hear(b, start + LEASE));
     assert!(table.overdue(start + LEASE).is_empty());
     assert_eq!(table.overdue(start + LEASE + Duration::from_millis(1)), [a]);
-    assert_eq!(table.end(a), Left { name: "a".into(), sets: vec![SetId(1), SetId(2)], closed: vec![51] });
+    assert_eq!(table.end(a), Left { name: "a".into(), sets: vec![SetId(1), SetId(2)], closed: vec![Ino(51)] });
     assert!(!table.hear(a, start) && !table.is_held(SetId(1)));
-    assert_eq!(table.end(b).closed, [50]);
+    assert_eq!(table.end(b).closed, [Ino(50)]);
 }
 
 #[test]
@@ -137,32 +137,32 @@ fn writers_are_asked_until_they_answer() {
     let start = Instant::now();
     let mut table = Table::new(LEASE, 1);
     let (a, b) = (begin(&mut table, None, "a", start).0, begin(&mut table, None, "b", start).0);
-    table.open(a, 9, 1);
-    assert_eq!(table.writers(b, 9, Whose::All), [a]);
-    assert_eq!((table.writers(b, 9, Whose::Closed), table.writers(a, 9, Whose::All)), (vec![], vec![]));
-    let (first, second) = (table.ask(a, 9), table.ask(a, 9));
-    assert!(table.is_asked(9, &first) && table.is_asked(9, &second));
+    table.open(a, Ino(9), 1);
+    assert_eq!(table.writers(b, Ino(9), Whose::All), [a]);
+    assert_eq!((table.writers(b, Ino(9), Whose::Closed), table.writers(a, Ino(9), Whose::All)), (vec![], vec![]));
+    let (first, second) = (table.ask(a, Ino(9)), table.ask(a, Ino(9)));
+    assert!(table.is_asked(Ino(9), &first) && table.is_asked(Ino(9), &second));
     // A report without a question is no answer: the client may still write. The answer to the
     // first question does not answer the second.
-    table.clean(a, &[(9, 1)]);
-    assert!(table.is_asked(9, &first));
-    table.answer(a, 9, first.number);
-    assert!(!table.is_asked(9, &first) && table.is_asked(9, &second));
-    table.answer(a, 9, second.number);
-    assert!(!table.is_asked(9, &second));
-    [first, second].iter().for_each(|question| table.asked(9, question));
+    table.clean(a, &[(Ino(9), 1)]);
+    assert!(table.is_asked(Ino(9), &first));
+    table.answer(a, Ino(9), first.number);
+    assert!(!table.is_asked(Ino(9), &first) && table.is_asked(Ino(9), &second));
+    table.answer(a, Ino(9), second.number);
+    assert!(!table.is_asked(Ino(9), &second));
+    [first, second].iter().for_each(|question| table.asked(Ino(9), question));
     // A late answer does not answer the current question.
-    let third = table.ask(a, 9);
-    table.answer(a, 9, second.number);
-    assert!(table.is_asked(9, &third));
+    let third = table.ask(a, Ino(9));
+    table.answer(a, Ino(9), second.number);
+    assert!(table.is_asked(Ino(9), &third));
     // The file is still open for writing: there may be more.
-    assert_eq!(table.writers(b, 9, Whose::All), [a]);
-    assert!(table.close(a, 9, 1));
-    assert_eq!(table.writers(b, 9, Whose::Closed), [a]);
-    assert!(table.is_asked(9, &third));
-    table.clean(a, &[(9, 1)]);
-    assert!(table.writers(b, 9, Whose::All).is_empty());
-    assert!(!table.is_asked(9, &third), "nothing is uncommitted");
+    assert_eq!(table.writers(b, Ino(9), Whose::All), [a]);
+    assert!(table.close(a, Ino(9), 1));
+    assert_eq!(table.writers(b, Ino(9), Whose::Closed), [a]);
+    assert!(table.is_asked(Ino(9), &third));
+    table.clean(a, &[(Ino(9), 1)]);
+    assert!(table.writers(b, Ino(9), Whose::All).is_empty());
+    assert!(!table.is_asked(Ino(9), &third), "nothing is uncommitted");
 }
 
 /// A report from before the file was opened or closed again does not cover later writes, though
@@ -172,16 +172,16 @@ fn what_is_overtaken_says_nothing() {
     let mut table = Table::new(LEASE, 1);
     let a = begin(&mut table, None, "a", Instant::now()).0;
     let b = begin(&mut table, None, "b", Instant::now()).0;
-    table.open(a, 9, 1);
-    table.close(a, 9, 2);
-    table.clean(a, &[(9, 1)]);
-    assert_eq!(table.writers(b, 9, Whose::All), [a]);
-    table.open(a, 9, 3);
-    table.close(a, 9, 4);
-    table.clean(a, &[(9, 2)]);
-    assert_eq!(table.writers(b, 9, Whose::All), [a]);
-    table.clean(a, &[(9, 4)]);
-    assert!(table.writers(b, 9, Whose::All).is_empty());
+    table.open(a, Ino(9), 1);
+    table.close(a, Ino(9), 2);
+    table.clean(a, &[(Ino(9), 1)]);
+    assert_eq!(table.writers(b, Ino(9), Whose::All), [a]);
+    table.open(a, Ino(9), 3);
+    table.close(a, Ino(9), 4);
+    table.clean(a, &[(Ino(9), 2)]);
+    assert_eq!(table.writers(b, Ino(9), Whose::All), [a]);
+    table.clean(a, &[(Ino(9), 4)]);
+    assert!(table.writers(b, Ino(9), Whose::All).is_empty());
 }
 
 #[test]
@@ -189,51 +189,51 @@ fn a_removed_file_is_kept_until_no_kernel_knows_it() {
     let start = Instant::now();
     let mut table = Table::new(LEASE, 7);
     let (a, b) = (begin(&mut table, None, "a", start).0, begin(&mut table, None, "b", start).0);
-    table.set_aside(50);
-    table.set_aside(51);
+    table.set_aside(Ino(50));
+    table.set_aside(Ino(51));
     let last = table.last_removal();
-    assert_eq!(table.note(a, 0, &[], &[]), (last, vec![50, 51], vec![]), "told is not noted");
+    assert_eq!(table.note(a, 0, &[], &[]), (last, vec![Ino(50), Ino(51)], vec![]), "told is not noted");
     assert!(table.take_settled().is_empty());
-    assert_eq!(table.note(a, last, &[50], &[]), (last, vec![], vec![]));
+    assert_eq!(table.note(a, last, &[Ino(50)], &[]), (last, vec![], vec![]));
     assert!(table.take_settled().is_empty(), "the other one may know them");
-    table.note(b, last, &[50], &[]);
-    assert_eq!(table.take_settled(), [51]);
-    assert!(table.is_open(50) && !table.is_open(51));
+    table.note(b, last, &[Ino(50)], &[]);
+    assert_eq!(table.take_settled(), [Ino(51)]);
+    assert!(table.is_open(Ino(50)) && !table.is_open(Ino(51)));
     // A client that joins later cannot know them. A client that reclaims its session may.
     let c = begin(&mut table, None, "c", start).0;
-    table.set_aside(52);
-    assert_eq!(table.note(c, 0, &[], &[]).1, [52]);
+    table.set_aside(Ino(52));
+    assert_eq!(table.note(c, 0, &[], &[]).1, [Ino(52)]);
     let d = begin(&mut table, Some(6), "d", start).0;
     [a, b, c].iter().for_each(|&session| _ = table.note(session, last + 1, &[], &[]));
     assert!(table.take_settled().is_empty());
     table.note(d, u64::MAX, &[], &[]);
-    assert_eq!(table.take_settled(), [52]);
+    assert_eq!(table.take_settled(), [Ino(52)]);
     // A file that a kernel forgets is removed when no other client needs it. A session cannot
     // give up what another one keeps.
-    assert!(table.note(c, 0, &[], &[50]).2.is_empty());
-    assert!(table.note(a, 0, &[], &[50]).2.is_empty());
-    table.open(a, 50, 0);
-    assert!(table.note(b, 0, &[], &[50]).2.is_empty());
-    assert!(table.close(a, 50, 0));
+    assert!(table.note(c, 0, &[], &[Ino(50)]).2.is_empty());
+    assert!(table.note(a, 0, &[], &[Ino(50)]).2.is_empty());
+    table.open(a, Ino(50), 0);
+    assert!(table.note(b, 0, &[], &[Ino(50)]).2.is_empty());
+    assert!(table.close(a, Ino(50), 0));
     // An ended session keeps nothing.
-    table.set_aside(53);
-    table.note(d, last + 2, &[53], &[]);
+    table.set_aside(Ino(53));
+    table.note(d, last + 2, &[Ino(53)], &[]);
     [a, b, c].iter().for_each(|&session| _ = table.note(session, last + 2, &[], &[]));
     assert!(table.take_settled().is_empty());
-    assert_eq!(table.end(d).closed, [53]);
+    assert_eq!(table.end(d).closed, [Ino(53)]);
 }
 
 #[test]
 fn no_more_removed_files_are_kept_than_there_is_space_for() {
     let mut table = Table::new(LEASE, 1);
     let a = begin(&mut table, None, "a", Instant::now()).0;
-    (0..MAX_REMOVED_FILES as u64 + 3).for_each(|ino| table.set_aside(ino));
-    assert_eq!(table.take_settled(), [0, 1, 2]);
+    (0..MAX_REMOVED_FILES as u64 + 3).for_each(|ino| table.set_aside(Ino(ino)));
+    assert_eq!(table.take_settled(), [0, 1, 2].map(Ino));
     let (reported, inos, _) = table.note(a, 0, &[], &[]);
-    assert_eq!((inos.len(), inos[0]), (REMOVED_AT_A_TIME, 3));
-    assert_eq!(table.note(a, reported, &[], &[]).1[0], 3 + REMOVED_AT_A_TIME as u64);
+    assert_eq!((inos.len(), inos[0]), (REMOVED_AT_A_TIME, Ino(3)));
+    assert_eq!(table.note(a, reported, &[], &[]).1[0], Ino(3 + REMOVED_AT_A_TIME as u64));
     assert_eq!(table.take_settled().len(), REMOVED_AT_A_TIME);
-    let many: Vec<u64> = (0..2 * MAX_KEPT_FILES as u64).collect();
+    let many: Vec<Ino> = (0..2 * MAX_KEPT_FILES as u64).map(Ino).collect();
     table.note(a, 0, &many, &[]);
     assert_eq!(table.end(a).closed.len(), MAX_KEPT_FILES);
 }
@@ -242,22 +242,22 @@ fn no_more_removed_files_are_kept_than_there_is_space_for() {
 fn appends_never_meet() {
     let mut table = Table::new(LEASE, 1);
     let a = begin(&mut table, None, "a", Instant::now()).0;
-    table.open(a, 9, 1);
-    assert_eq!(table.reserve(9, 100, 10), Some(100));
-    assert_eq!(table.reserve(9, 100, 10), Some(110));
-    assert_eq!(table.reserve(9, 500, 10), Some(500));
-    table.begin_cut(9);
-    assert!(table.is_being_cut(9) && !table.is_being_cut(8));
-    table.end_cut(9, None);
-    assert_eq!((table.reserve(9, 0, 5), table.is_being_cut(9), table.cuts()), (Some(510), false, 1));
-    table.begin_cut(9);
-    table.end_cut(9, Some(0));
-    assert_eq!((table.reserve(9, 0, 5), table.cuts()), (Some(0), 2));
-    assert_eq!(table.reserve(9, u64::MAX, 5), None);
-    table.reserve(9, 3, 5);
-    table.close(a, 9, 1);
+    table.open(a, Ino(9), 1);
+    assert_eq!(table.reserve(Ino(9), 100, 10), Some(100));
+    assert_eq!(table.reserve(Ino(9), 100, 10), Some(110));
+    assert_eq!(table.reserve(Ino(9), 500, 10), Some(500));
+    table.begin_cut(Ino(9));
+    assert!(table.is_being_cut(Ino(9)) && !table.is_being_cut(Ino(8)));
+    table.end_cut(Ino(9), None);
+    assert_eq!((table.reserve(Ino(9), 0, 5), table.is_being_cut(Ino(9)), table.cuts()), (Some(510), false, 1));
+    table.begin_cut(Ino(9));
+    table.end_cut(Ino(9), Some(0));
+    assert_eq!((table.reserve(Ino(9), 0, 5), table.cuts()), (Some(0), 2));
+    assert_eq!(table.reserve(Ino(9), u64::MAX, 5), None);
+    table.reserve(Ino(9), 3, 5);
+    table.close(a, Ino(9), 1);
     // The appended data is not committed yet.
-    assert_eq!(table.reserve(9, 3, 5), Some(10));
-    table.clean(a, &[(9, 1)]);
-    assert_eq!(table.reserve(9, 3, 5), Some(3));
+    assert_eq!(table.reserve(Ino(9), 3, 5), Some(10));
+    table.clean(a, &[(Ino(9), 1)]);
+    assert_eq!(table.reserve(Ino(9), 3, 5), Some(3));
 }
