@@ -91,6 +91,22 @@ impl Copy {
         }
         false
     }
+
+    /// Passes all valid frames at or behind an offset to `visit`. It reads a limited amount, too.
+    pub fn each_behind(&mut self, volume: &VolumeId, id: u128, offset: u64, mut visit: impl FnMut(&Frame)) {
+        let (mut at, mut budget) = (offset, 4 * MAX_PAYLOAD_BYTES);
+        while let Some(bytes) = self.read(at, FRAME_BYTES).filter(|_| budget > 0) {
+            let payload = Frame::parse(bytes).map_or(0, |frame| frame.payload);
+            budget = budget.saturating_sub(payload + 1);
+            at += match self.frame(volume, id, at) {
+                Some((frame, _)) => {
+                    visit(&frame);
+                    frame.bytes() as u64
+                }
+                None => 8,
+            };
+        }
+    }
 }
 
 /// Passes the frames behind the head, of an epoch with this id, to `visit`, in order. It stops when
