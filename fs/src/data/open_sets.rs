@@ -1,6 +1,6 @@
 //! The chunk sets that stripes are written to. Only the targets of open sets work for a writer, so
-//! there are several for a writer of much data. Large stripes go to them in turns, but not to
-//! one whose targets are behind. Small stripes stay together, so that they have few targets to sync.
+//! there are several for a writer of much data. Large stripes go to them in turns, but not to one
+//! whose targets are behind. Small stripes stay together, so that they have few targets to sync.
 
 use crate::Result;
 use crate::data::set_load::Open;

@@ -15,7 +15,8 @@ use volume::{Control, Shown};
 /// Records that are written before anything is measured: chunk sets are begun, and connections
 /// made.
 const WARM_UP_RECORDS: u64 = 16;
-/// Calls that do nothing, or little, for the kernel's part: between the records of a round, at most.
+/// Calls that do nothing, or little, for the kernel's part, between the records of a round: at
+/// most so many.
 const MOST_PROBES: u64 = 100;
 /// A probe comes after so many records, or more.
 const RECORDS_PER_PROBE: u64 = 10;
