@@ -11,7 +11,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use volume::target::{Allocation, ClaimRequest, Durable, Presence, TargetFile};
+use volume::target::{Allocation, ClaimRequest, Durable, Presence, ReadAt, ReadPart, TargetFile, Wait};
 use wire::{Server, ServerOptions};
 
 const HEADER: usize = 48;
@@ -145,10 +145,13 @@ fn an_older_store_is_understood() {
     target.rename(new, chunk).unwrap();
     target.write(chunk, 100, &[IoSlice::new(&data[..20])], Durable::Now).unwrap();
     let mut read = [0; 64];
-    assert_eq!(target.read(chunk, 90, &mut read).unwrap(), 30);
+    assert_eq!(target.read_at(chunk, 90, &mut read).unwrap(), 30);
     assert_eq!(read[..30], [&data[90..], &data[..20]].concat());
-    let both = target.read_both(chunk, [0..4, 100..108], None).unwrap();
-    assert_eq!(both, [data[..4].to_vec(), data[..8].to_vec()]);
+    let (mut first, mut second) = ([0; 4], [0; 8]);
+    let mut both = [ReadPart::new(0, &mut first), ReadPart::new(100, &mut second)];
+    target.read(chunk, &mut both, Wait::Always).unwrap();
+    assert_eq!(both.map(|part| part.read), [4, 8]);
+    assert_eq!((&first[..], &second[..]), (&data[..4], &data[..8]));
     assert_eq!(target.list().unwrap(), [(chunk, 120)]);
     assert_eq!(target.look(&[chunk, other]).unwrap(), [Presence::There, Presence::Absent]);
     let space = target.space().unwrap();
@@ -156,7 +159,7 @@ fn an_older_store_is_understood() {
     target.allocate(chunk, Allocation::Reserve(8192)).unwrap();
     target.allocate(chunk, Allocation::Trim).unwrap();
     target.allocate(chunk, Allocation::Punch(0..4096)).unwrap();
-    assert_eq!(target.read(other, 0, &mut read[..4]).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(target.read_at(other, 0, &mut read[..4]).unwrap_err().kind(), ErrorKind::NotFound);
     assert!(target.claim(&ClaimRequest::Read).is_err(), "it knows no claims");
     target.remove(chunk).unwrap();
     assert_eq!(*store.odd.lock().unwrap(), Vec::<String>::new());

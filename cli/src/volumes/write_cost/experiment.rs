@@ -133,9 +133,9 @@ impl<'a> Probe<'a> {
             took: [Duration::ZERO; 3],
             times: 0,
         };
-        let each: [&dyn Fn(&Self) -> std::io::Result<()>; 3] =
-            [&|probe| probe.clean.sync_all(), &Self::write, &|probe| probe.close(&probe.clean)];
-        for (call, work) in each.into_iter().enumerate() {
+        let calls: [fn(&Self) -> std::io::Result<()>; 3] =
+            [|probe| probe.clean.sync_all(), Self::write, |probe| probe.close(&probe.clean)];
+        for (call, work) in calls.into_iter().enumerate() {
             let (before, _) = stage.counted()?;
             for _ in 0..CALLS {
                 work(&probe).map_err(|why| cannot(&probe.path, &why))?;
