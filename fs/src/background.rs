@@ -59,9 +59,7 @@ impl Background {
         let queue = Arc::new(Mutex::new(queue));
         let (mut threads, mut helpers) = (Vec::new(), Vec::new());
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        // With several open sets, each has stripes on their way while others are coded.
-        let sets = fs.store.open_sets_wanted();
-        for _ in 0..cores.max(if sets > 1 { 4 * sets } else { 1 }).clamp(2, MAX_STORING_THREADS) {
+        for _ in 0..cores.max(fs.store.stripes_wanted()).clamp(2, MAX_STORING_THREADS) {
             let (fs, queue) = (Arc::downgrade(fs), queue.clone());
             threads.push(std::thread::spawn(move || store_stripes(&fs, &queue)));
         }

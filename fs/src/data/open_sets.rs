@@ -21,14 +21,26 @@ const BYTES_BEFORE_NEXT: u64 = 64 << 20;
 
 impl Store {
     /// How many sets are best open at the same time.
-    pub fn open_sets_wanted(&self) -> usize {
+    fn open_sets_wanted(&self) -> usize {
+        let shape = self.options.code.shape();
+        open_sets(self.active_targets(), shape.blocks(), shape.k, MAX_OPEN_SETS)
+    }
+
+    /// How many stripes should be on their way to keep all targets busy: one while others are coded
+    /// where all are on the same targets, four for each set that has targets of its own.
+    pub fn stripes_wanted(&self) -> usize {
+        match self.active_targets().div_ceil(self.options.code.shape().blocks().max(1)) {
+            0 | 1 => 1,
+            sets => 4 * sets,
+        }
+    }
+
+    fn active_targets(&self) -> usize {
         // A client knows the targets, and not which of them are being emptied.
-        let targets = match self.topology().active().count() {
+        match self.topology().active().count() {
             0 => self.targets.ids().len(),
             active => active,
-        };
-        let shape = self.options.code.shape();
-        open_sets(targets, shape.blocks(), shape.k, MAX_OPEN_SETS)
+        }
     }
 
     /// The open set for a stripe of so many bytes. Begins a new set if no open set has
