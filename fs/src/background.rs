@@ -151,8 +151,8 @@ fn look_after(fs: &Weak<FileSystem>, ticks: &Receiver<()>) {
     }
 }
 
-/// Runs background work. `tell` gets a line about a panic in it and the thread continues: the
-/// result is None then.
+/// Runs background work. Returns None if it panics: `tell` gets a line about that, and the thread
+/// continues.
 pub fn caught<T>(what: &str, tell: impl FnOnce(&str), work: impl FnOnce() -> T) -> Option<T> {
     // A panic leaves the same state as an error does: locks stay usable, and the next run does the
     // work.
@@ -165,8 +165,8 @@ pub fn caught<T>(what: &str, tell: impl FnOnce(&str), work: impl FnOnce() -> T) 
 }
 
 impl FileSystem {
-    /// Runs background work. A panic in it is logged and counted and the thread continues: the
-    /// result is None then.
+    /// Runs background work. Returns None if it panics: that is logged and counted, and the thread
+    /// continues.
     pub fn beside<T>(&self, what: &str, work: impl FnOnce() -> T) -> Option<T> {
         #[cfg(test)]
         let work = || {

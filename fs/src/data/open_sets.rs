@@ -93,12 +93,12 @@ impl Store {
         let is_small = (bytes as u64) < busy;
         // In turns, each target gets as much of each set as the others. A late one makes way.
         let may_be_next = |(on_way, _): &&(u64, &Open)| *on_way <= least + self.full_stripe() as u64;
-        let (_, best) = *match with_space.iter().find(|(on_way, _)| *on_way < busy) {
-            Some(first) if is_small => first,
-            _ => {
+        let (_, best) = *match with_space.iter().find(|(on_way, _)| is_small && *on_way < busy) {
+            Some(first) => first,
+            None => {
                 let last = self.last_used.load(Ordering::Relaxed);
                 let next = with_space.iter().filter(may_be_next).find(|(_, open)| open.set().0 > last);
-                let next = next.or_else(|| with_space.iter().find(|it| may_be_next(it))).expect("one has the least");
+                let next = next.or_else(|| with_space.iter().find(may_be_next)).expect("one has the least");
                 self.last_used.store(next.1.set().0, Ordering::Relaxed);
                 next
             }
