@@ -1,6 +1,6 @@
 //! How long clients wait when the metadata server that has a volume is killed, stopped, cut off,
 //! has a full disk, or gives the volume away: a cluster of real processes with three metadata
-//! servers, clients on two mounts, and many rounds. Every byte that was acknowledged as durable is
+//! servers, clients on two mounts or more, and many rounds. Every byte that was acknowledged as durable is
 //! checked.
 //!
 //! A real process has the clock of its machine, so clocks that are wrong are left to `simulate`.
@@ -18,11 +18,13 @@ use disk::Disk;
 use network::{Cut, Network};
 use serde_json::Value;
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::fs;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::str::FromStr;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -39,6 +41,11 @@ const FULL_TIME: Duration = Duration::from_secs(8);
 
 /// The longest rest of clients, in milliseconds: a round waits for two of them.
 const MAX_PACE: u64 = 10_000;
+/// Mounts, without an option and at most.
+const MOUNTS: usize = 2;
+const MAX_MOUNTS: usize = 64;
+/// The most files that each mount keeps open.
+const MAX_OPEN: usize = 10_000;
 
 /// What is done to the server that has the volume.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -82,12 +89,22 @@ struct Options {
     weft: Option<PathBuf>,
     /// Whether all show certificates.
     tls: bool,
+    load: Load,
+}
+
+/// What the clients are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Load {
     /// Milliseconds for which each client rests between operations.
     pace: u64,
+    mounts: usize,
+    /// Files that each mount keeps open.
+    open: usize,
 }
 
 fn options(arguments: &[&str]) -> Result<Options, String> {
-    let mut options = Options { folder: PathBuf::new(), rounds: ROUNDS, weft: None, tls: false, pace: 0 };
+    let load = Load { pace: 0, mounts: MOUNTS, open: 0 };
+    let mut options = Options { folder: PathBuf::new(), rounds: ROUNDS, weft: None, tls: false, load };
     let mut rest = arguments.iter();
     while let Some(&argument) = rest.next() {
         let mut value = || rest.next().copied().ok_or(format!("{argument} needs a value"));
@@ -98,10 +115,9 @@ fn options(arguments: &[&str]) -> Result<Options, String> {
         match argument {
             "--weft" => options.weft = Some(value()?.into()),
             "--tls" => options.tls = true,
-            "--pace" => {
-                let pace = value()?.parse().ok().filter(|pace| *pace <= MAX_PACE);
-                options.pace = pace.ok_or(format!("--pace: from 0 to {MAX_PACE} milliseconds"))?;
-            }
+            "--pace" => options.load.pace = within(argument, value()?, 0, MAX_PACE)?,
+            "--mounts" => options.load.mounts = within(argument, value()?, 2, MAX_MOUNTS)?,
+            "--open" => options.load.open = within(argument, value()?, 0, MAX_OPEN)?,
             flag if flag.starts_with('-') => return Err(format!("{flag}: no such option; see cargo xtask help")),
             folder if options.folder.as_os_str().is_empty() => options.folder = folder.into(),
             more => return Err(format!("{more}: one directory is enough")),
@@ -111,6 +127,12 @@ fn options(arguments: &[&str]) -> Result<Options, String> {
         true => Err("failover needs a directory to work in".into()),
         false => Ok(options),
     }
+}
+
+/// A whole number from `least` to `most`.
+fn within<N: FromStr + PartialOrd + Display>(option: &str, text: &str, least: N, most: N) -> Result<N, String> {
+    let number = text.parse().ok().filter(|number| (&least..=&most).contains(&number));
+    number.ok_or_else(|| format!("{option}: a whole number from {least} to {most}"))
 }
 
 /// Measures and prints.
@@ -143,7 +165,7 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<(), String> {
     let certificates = options.tls.then(|| Certificates::new(&weft, &folder, (STORES, SERVERS), separate));
     let certificates = certificates.transpose()?;
     let machines = Machines { weft, network, certificates };
-    let mut cluster = Cluster::start(machines, &folder, options.pace)?;
+    let mut cluster = Cluster::start(machines, &folder, options.load)?;
     println!("logs in {}", folder.display());
     if let Some(why) = &cluster.no_disks {
         skipped.push(format!("a holder with a full disk ({NOT_HERE}: {why})"));
@@ -257,7 +279,7 @@ fn free_ports(count: usize) -> Result<Vec<u16>, String> {
 }
 
 impl Cluster {
-    fn start(machines: Machines, folder: &Path, pace: u64) -> Result<Self, String> {
+    fn start(machines: Machines, folder: &Path, load: Load) -> Result<Self, String> {
         let ports = free_ports(STORES + SERVERS)?;
         let (stores, metas) = ports.split_at(STORES);
         let (home, metas) = machines.addresses(metas);
@@ -294,7 +316,7 @@ impl Cluster {
         }
         let url = url(&metas);
         let mut mounts = Vec::new();
-        for number in 0..2 {
+        for number in 0..load.mounts {
             let point = make(folder.join(format!("mount{number}")))?;
             let mut arguments = words(&["mount", "--foreground", "--tell", &url]);
             arguments.push(point.clone().into());
@@ -302,7 +324,7 @@ impl Cluster {
             mount.start()?;
             mounts.push((mount, point));
         }
-        let clients = Clients::start(pace, mounts.iter().map(|(_, point)| point))?;
+        let clients = Clients::start(load, mounts.iter().map(|(_, point)| point))?;
         let (before, moves) = (None, 0);
         Ok(Self { clients, mounts, servers, stores: started, disks, no_disks, url, machines, before, moves })
     }
@@ -447,10 +469,15 @@ struct Clients {
 }
 
 impl Clients {
-    fn start<'a>(pace: u64, points: impl Iterator<Item = &'a PathBuf>) -> Result<Self, String> {
+    fn start<'a>(load: Load, points: impl Iterator<Item = &'a PathBuf>) -> Result<Self, String> {
         let program = std::env::current_exe().map_err(|why| format!("{NOT_HERE}: {why}"))?;
         let mut command = Command::new(program);
-        command.arg("failover-clients").arg(pace.to_string()).args(points).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .arg("failover-clients")
+            .args([load.pace.to_string(), load.open.to_string()])
+            .args(points)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|why| format!("the clients: {why}"))?;
         let orders = child.stdin.take().expect("a pipe");
         let said = BufReader::new(child.stdout.take().expect("a pipe")).lines();
@@ -485,7 +512,7 @@ mod tests {
         let rounds = options(&["d", "--kills", "3", "--stops", "0", "--full", "7"]).unwrap().rounds;
         assert_eq!(rounds.map(|round| round.2), [3, 0, 20, 10, 10, 10, 7]);
         let paced = options(&["d", "--pace", "250", "--tls"]).unwrap();
-        assert!(paced.tls && paced.pace == 250);
+        assert!(paced.tls && paced.load == Load { pace: 250, mounts: 2, open: 0 });
         for wrong in [
             &["--kills", "3"][..],
             &["d", "--kills"],
@@ -494,6 +521,8 @@ mod tests {
             &["d", "e"],
             &["d", "--pace", "-1"],
             &["d", "--pace", "60000"],
+            &["d", "--mounts", "1"],
+            &["d", "--open", "x"],
         ] {
             assert!(options(wrong).is_err(), "{wrong:?}");
         }

@@ -53,9 +53,12 @@ impl Kind {
 /// # Errors
 /// When there is no mount to work in.
 pub fn run(arguments: &[&str]) -> Result<(), String> {
-    let [pace, mounts @ ..] = arguments else { return Err("failover-clients MILLISECONDS MOUNT...".into()) };
-    let pace = pace.parse().map(Duration::from_millis).map_err(|_| format!("{pace:?} is not a number"))?;
-    let mut state = State { pace, mounts: mounts.iter().map(PathBuf::from).collect(), ..State::default() };
+    let [pace, kept, mounts @ ..] = arguments else {
+        return Err("failover-clients MILLISECONDS FILES MOUNT...".into());
+    };
+    let number = |text: &str| text.parse::<u64>().map_err(|_| format!("{text:?} is not a number"));
+    let (pace, kept) = (Duration::from_millis(number(pace)?), number(kept)? as usize);
+    let mut state = State { pace, kept, mounts: mounts.iter().map(PathBuf::from).collect(), ..State::default() };
     let count = mounts.len() * OF_A_MOUNT.len();
     state.turns.resize_with(count, AtomicU64::default);
     let state: &State = Box::leak(Box::new(state));
@@ -148,7 +151,7 @@ fn work(client: Client, kind: Kind, contended: &Contended) -> Result<(), String>
     let mut work: Box<dyn Work + '_> = match kind {
         Kind::Writer => Box::new(Writer::new(client)),
         Kind::Locker => Box::new(Locker::new(client, contended)?),
-        Kind::Handles => Box::new(Handles::new(client)),
+        Kind::Handles => Box::new(Handles::new(client)?),
         Kind::Dirty => Box::new(Dirty::new(client)),
     };
     while !state.has_ended() {

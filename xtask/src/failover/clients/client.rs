@@ -55,6 +55,8 @@ pub struct State {
     pub mounts: Vec<PathBuf>,
     /// How long each client rests after a turn.
     pub pace: Duration,
+    /// How many files each mount keeps open all the time.
+    pub kept: usize,
     /// Turns of each client that are done.
     pub turns: Vec<AtomicU64>,
     pub longest_wait: Mutex<Duration>,

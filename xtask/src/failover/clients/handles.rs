@@ -1,5 +1,6 @@
 //! Files that stay open while servers come and go, and are read and written through what was opened
-//! long ago. Half of them have no name any more.
+//! long ago. Half of them have no name any more. There may be many more, which a server that takes
+//! over is told of, and of which one is used in each turn.
 
 use super::client::{Client, Content, Work};
 use crate::torture::model::bytes;
@@ -16,12 +17,20 @@ pub struct Handles<'a> {
     client: Client<'a>,
     random: fastrand::Rng,
     open: Vec<(File, Content)>,
+    /// Those that are opened first and kept, each with the version of its cell.
+    kept: Vec<(File, u32)>,
     version: u32,
 }
 
 impl<'a> Handles<'a> {
-    pub fn new(client: Client<'a>) -> Self {
-        Self { random: client.random(), client, open: Vec::new(), version: 0 }
+    pub fn new(client: Client<'a>) -> Result<Self, String> {
+        let mut kept = Vec::new();
+        for number in 0..client.state.kept {
+            let path = client.folder.join(format!("kept{number}"));
+            let open = || OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
+            kept.push((client.insist(|_| client.timed("create", open))?, 0));
+        }
+        Ok(Self { random: client.random(), client, open: Vec::new(), kept, version: 0 })
     }
 
     /// A new file, open, and without a name if it is one of the second half.
@@ -45,6 +54,26 @@ impl<'a> Handles<'a> {
         Ok((file, content))
     }
 
+    /// The same with one of those that are kept.
+    fn use_kept(&mut self) -> Result<(), String> {
+        if self.kept.is_empty() {
+            return Ok(());
+        }
+        let number = self.random.usize(..self.kept.len());
+        let (client, (file, version)) = (&self.client, &mut self.kept[number]);
+        let id = client.id(OPEN + number);
+        if *version > 0 {
+            Content::new(id, 1, *version).is(&client.insist(|_| client.read(file))?)?;
+        }
+        let written = bytes(id, 0, 1, self.version);
+        client.insist(|_| {
+            client.timed("write", || file.write_all_at(&written, 0))?;
+            client.timed("sync", || file.sync_data())
+        })?;
+        *version = self.version;
+        Ok(())
+    }
+
     /// Reads what was written last, and writes.
     fn write_over(&mut self, slot: usize) -> Result<(), String> {
         let (client, (file, content)) = (&self.client, &mut self.open[slot]);
@@ -62,6 +91,7 @@ impl<'a> Handles<'a> {
 impl Work for Handles<'_> {
     fn turn(&mut self) -> Result<(), String> {
         self.version += 1;
+        self.use_kept().map_err(|why| format!("a file that was kept open, version {}: {why}", self.version))?;
         let slot = self.random.usize(..OPEN).min(self.open.len());
         let done = if slot == self.open.len() {
             self.create(slot).map(|new| self.open.push(new))
