@@ -107,8 +107,8 @@ impl Place {
         files::write(self.target(1).join("weft.label"), label.to_json()).unwrap();
     }
 
-    /// An opening that does not see target 1 answers what targets 0 and 2 have: target 3 has granted
-    /// the claim, and fails. Then its machine is lost.
+    /// An opening that does not see target 1 answers what targets 0 and 2 have: target 3 has
+    /// granted the claim, and fails. Then its machine is lost.
     fn answer_without_1(&self) {
         self.leave(1);
         let places = Arc::new(Failing::default());
