@@ -22,7 +22,7 @@ enum What {
     Codes(bench::Args),
     /// File systems: the same workloads in several directories
     Fs(bench::fs::Args),
-    WriteCost(crate::volumes::write_cost::Arguments),
+    WriteCost(Box<crate::volumes::write_cost::Arguments>),
     /// The archive: the studies' experiments, scaled to this machine
     Archive(bench::paper::Args),
 }

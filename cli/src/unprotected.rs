@@ -1,6 +1,6 @@
 //! `none:K+M`: as many blocks as a code of that shape has, and zeroes in the place of parity. The
 //! study of what a write costs compares with it. Nothing can be rebuilt from it, so only benches
-//! and whoever says so get it.
+//! use it, and volumes that are created with `--unsafe-no-parity`.
 
 use crate::failure::Failure;
 use ec::{Code, Spec};

@@ -59,9 +59,7 @@ impl Background {
         let queue = Arc::new(Mutex::new(queue));
         let (mut threads, mut helpers) = (Vec::new(), Vec::new());
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        // With several open sets, each has stripes on their way while others are coded.
-        let sets = fs.store.open_sets_wanted();
-        for _ in 0..cores.max(if sets > 1 { 4 * sets } else { 1 }).clamp(2, MAX_STORING_THREADS) {
+        for _ in 0..cores.max(fs.store.stripes_wanted()).clamp(2, MAX_STORING_THREADS) {
             let (fs, queue) = (Arc::downgrade(fs), queue.clone());
             threads.push(std::thread::spawn(move || store_stripes(&fs, &queue)));
         }
@@ -153,8 +151,8 @@ fn look_after(fs: &Weak<FileSystem>, ticks: &Receiver<()>) {
     }
 }
 
-/// Runs background work. `tell` gets a line about a panic in it and the thread continues: the
-/// result is None then.
+/// Runs background work. Returns None if it panics: `tell` gets a line about that, and the thread
+/// continues.
 pub fn caught<T>(what: &str, tell: impl FnOnce(&str), work: impl FnOnce() -> T) -> Option<T> {
     // A panic leaves the same state as an error does: locks stay usable, and the next run does the
     // work.
@@ -167,8 +165,8 @@ pub fn caught<T>(what: &str, tell: impl FnOnce(&str), work: impl FnOnce() -> T) 
 }
 
 impl FileSystem {
-    /// Runs background work. A panic in it is logged and counted and the thread continues: the
-    /// result is None then.
+    /// Runs background work. Returns None if it panics: that is logged and counted, and the thread
+    /// continues.
     pub fn beside<T>(&self, what: &str, work: impl FnOnce() -> T) -> Option<T> {
         #[cfg(test)]
         let work = || {

@@ -56,7 +56,7 @@ pub use maintenance::census::KnownTarget;
 pub use maintenance::fsck::{Checked, Rebuilt, rebuild};
 pub use maintenance::members::Seen;
 pub use maintenance::probe::PROBE_SET;
-pub use maintenance::reopen::{Remains, reopen, reopen_with_loss};
+pub use maintenance::reopen::{Known, Remains, reopen, reopen_with_loss};
 pub use maintenance::repair::Repaired;
 pub use maintenance::status::{AtRisk, DomainStatus, Status, TargetStatus, Written};
 pub use maintenance::targets::wait_until_closed;

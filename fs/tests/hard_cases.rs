@@ -376,12 +376,12 @@ fn what_is_removed_before_its_commit_leaves_nothing() {
     let ino = make(&fs, "temporary");
     (0..40).for_each(|n| fs.write(ino, n << 20, &pattern(n, 1 << 20)).unwrap());
     fs.unlink(ROOT, b"temporary").unwrap();
-    // One set may be open, another not synced.
+    // Three sets may be open, another not synced.
     std::thread::sleep(COLLECT_DELAY);
     make(&fs, "other");
     fs.sync_all().unwrap();
     std::thread::sleep(Duration::from_secs(1));
-    assert!(lab.chunks().len() <= 6, "{:?}", lab.chunks());
+    assert!(lab.chunks().len() <= 12, "{:?}", lab.chunks());
     fs.close_volume().unwrap();
     assert_eq!(lab.chunks(), []);
 }

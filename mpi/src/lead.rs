@@ -66,7 +66,7 @@ pub fn archive_all(router: &Arc<Router>, mail: &Mail, arguments: &Arguments, hos
         layout,
         began: clock.beginning(),
         volume: address.volume.clone(),
-        hidden: job.encoding.hidden.0,
+        hidden: job.encoding.hidden,
         update: wanted.update,
         places: volume.places(),
         absent: volume.absent_targets(),

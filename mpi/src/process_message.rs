@@ -6,7 +6,7 @@ use archive::message::{Message, Problem};
 use archive::report::Facts;
 use archive::transport::Rank;
 use bytes::Bytes;
-use plan::TargetId;
+use plan::{Ino, TargetId};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub struct Setup {
     /// The volume, as it was given.
     pub volume: PathBuf,
     /// The job's directory in the volume.
-    pub hidden: u64,
+    pub hidden: Ino,
     /// Files of the archive that have changed since are replaced.
     pub update: bool,
     /// Where the volume itself is: these directories are not archived.

@@ -17,7 +17,6 @@ use archive::transport::{Crew, MANAGER, REPORTER, Rank, live};
 use archive::walk::{SourceTree, Walking};
 use cli::archiving::{Failure, client_name, options, server_of};
 use fs::FileSystem;
-use plan::Ino;
 use std::sync::{Arc, Mutex};
 
 /// Shows at the leader how far the job is.
@@ -71,7 +70,7 @@ impl RoleContext {
             }),
             encoding: Encoding {
                 volume: volume.clone(),
-                hidden: Ino(setup.hidden),
+                hidden: setup.hidden,
                 update: options.update,
                 limiter: Limiter::new(limit),
                 control: router.control().clone(),

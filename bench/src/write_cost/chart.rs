@@ -22,7 +22,7 @@ const WIDTH: f64 = 560.0;
 const LEFT: f64 = 66.0;
 const RIGHT: f64 = 74.0;
 /// A letter of a name.
-const LETTER: f64 = 7.0;
+const LETTER: f64 = 6.0;
 const LINE: f64 = 26.0;
 const HEAD: f64 = 26.0;
 /// Between two steps of a bar.

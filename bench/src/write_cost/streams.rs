@@ -64,11 +64,11 @@ pub fn section(result: &Measurement) -> String {
     let groups: String = groups.iter().map(|group| charts(result, group)).collect();
     format!(
         "<section><h2>Without waiting</h2><p class=\"how\">Threads write files of their own, in calls of 128 KiB, \
-         and sync them at the end. Steps of different records overlap: a number is how many stripes, calls and waits are in \
-         a step at once, on average, the time that was counted for the step in the time that passed. Steps that \
-         overlap nothing add up to 1 or less. What a code loses is against none:K+M, which stores and sends zeroes in \
-         the place of parity and codes nothing. The study says what one thread loses; of ten it names the least and \
-         the most.</p>{groups}</section>\n"
+         and sync them at the end. Steps of different records overlap: a number is how many stripes, calls and \
+         waits are in a step at once, on average, the time that was counted for the step in the time that passed. \
+         Steps that overlap nothing add up to 1 or less. What a code loses is against none:K+M, which stores and \
+         sends zeroes in the place of parity and codes nothing. The study says what one thread loses; of ten it \
+         names the least and the most.</p>{groups}</section>\n"
     )
 }
 

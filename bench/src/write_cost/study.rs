@@ -26,7 +26,7 @@ pub const STEPS: [usize; 3] = [0, 2, 3];
 
 /// What the study's text says of the throughput that a code loses against none, in percent: one
 /// thread, and several. Its AVX2:CRS is a Cauchy code with SIMD, as `rs` is here; its CRS and LIB
-/// are XOR codes; its RS works with tables. Of several threads it names only the least and the most.
+/// are XOR codes; its RS works with tables. Of several threads it names the least and the most.
 pub fn published_loss(stream: &Stream) -> Option<f64> {
     let name = stream.code.split(':').next().unwrap_or_default();
     let plain = stream.kernel.as_deref() == Some("naive");

@@ -71,8 +71,8 @@ struct CheckArguments {
     /// Files of weft bench write-cost --json-file: several for several numbers of stores
     #[arg(required = true)]
     results: Vec<PathBuf>,
-    /// Constants to predict with [default: points are left out in turn, one by one, by their size of
-    /// records, code, network and number of stores, and the others predict them]
+    /// Constants to predict with [default: points are left out in turn, one by one, by their size
+    /// of records, code, network and number of stores, and the others predict them]
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
 }

@@ -6,11 +6,12 @@ use crate::failure::{Failure, Outcome};
 use crate::{show, unprotected};
 use clap::Args;
 use cluster::StoreAddress;
-use fs::{Coding, Domain, Placement, PolicyName, Remains, Voters};
+use fs::{Coding, Domain, Known, Placement, PolicyName, Remains, Voters};
 use plan::sizes;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 use volume::Shown;
 
 /// Create a volume on directories, one for each disk
@@ -196,14 +197,15 @@ pub struct OpenArguments {
     yes_lose: Option<String>,
 }
 
-/// Says what is lost and what will be done, and asks.
-fn agreed(arguments: &OpenArguments, targets: &[PathBuf], as_json: bool) -> Outcome {
+/// Says what is lost and what will be done, and asks. Returns what is known to be lost.
+fn agreed(arguments: &OpenArguments, targets: &[PathBuf], as_json: bool) -> Result<Value, Failure> {
     let remains = Remains::of(targets, &*places())?;
     let label = &remains.label;
     if remains.is_enough() {
         let what = "these targets have everything that was durable; leave --accept-loss out";
         return Err(Failure::Usage(what.into()));
     }
+    let known = remains.known(&*places())?;
     if !as_json {
         let voters = Voters::of(label);
         show::text(format_args!("{}: {} of {} targets are there", label.name, remains.there.len(), voters.all))?;
@@ -216,6 +218,7 @@ fn agreed(arguments: &OpenArguments, targets: &[PathBuf], as_json: bool) -> Outc
             }
             None => "It is not known on which targets the newest journal was.".into(),
         })?;
+        tell(&known)?;
         show::text(format_args!(
             "This will: take the {} out of the volume for good; begin a new history with what the others have; \
              lose every change that only those had, and the data of which too few blocks are left; \
@@ -223,6 +226,10 @@ fn agreed(arguments: &OpenArguments, targets: &[PathBuf], as_json: bool) -> Outc
             show::count(voters.all - remains.there.len(), "missing target")
         ))?;
     }
+    let lost = json!({
+        "missing_targets": remains.missing().map(|member| show::path(&member.path)).collect::<Vec<_>>(),
+        "transactions": document(&known),
+    });
     let given = match &arguments.yes_lose {
         Some(name) => name.clone(),
         None if !as_json && std::io::stdin().is_terminal() => {
@@ -231,29 +238,84 @@ fn agreed(arguments: &OpenArguments, targets: &[PathBuf], as_json: bool) -> Outc
             std::io::stdin().read_line(&mut line).map_err(|why| Failure::Other(why.to_string()))?;
             line.trim_end_matches('\n').into()
         }
-        None => return Err(Failure::Usage(format!("nothing was changed; to do it, give --yes-lose {}", label.name))),
+        None => {
+            let why = Failure::Usage(format!("nothing was changed; to do it, give --yes-lose {}", label.name));
+            if as_json {
+                // One document: the error, and what is lost.
+                let error = json!({ "kind": why.kind(), "message": why.to_string() });
+                show::json(&json!({ "type": "error", "error": error, "loss": lost }))?;
+                return Err(Failure::Found);
+            }
+            return Err(why);
+        }
     };
     if given == label.name {
-        return Ok(());
+        return Ok(lost);
     }
     Err(Failure::Usage(format!("nothing was changed: the volume is called {}, not {given}", label.name)))
 }
 
+/// Which changes are missing, or may be. How many came after the last one that is known of, only
+/// the missing targets can tell.
+fn tell(known: &Known) -> Outcome {
+    let survey = &known.survey;
+    let Some(readable) = survey.readable else {
+        return show::text(
+            "None of them has a state of the metadata that can be read: which changes are missing is not known.",
+        );
+    };
+    let age = |when: i64| {
+        let when = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(when).unwrap_or(0));
+        let age = SystemTime::now().duration_since(when).unwrap_or_default();
+        format!(" The newest file that its journal changed is {} old.", show::age(age))
+    };
+    let changed = survey.changed.map_or_else(String::new, age);
+    show::text(format_args!("The newest change that can be read is transaction {readable}.{changed}"))?;
+    if let Some(missing) = known.missing() {
+        let (first, last) = missing.into_inner();
+        show::text(format_args!("  MISSING transactions {first} to {last}: they were durable"))?;
+    }
+    if let Some((number, name)) = &known.later {
+        let name = if name.is_empty() { String::new() } else { format!(" ({name})") };
+        show::text(format_args!(
+            "  MISSING whatever the opening {number}{name} changed: these targets have nothing of it"
+        ))?;
+    }
+    let last = readable.max(survey.durable);
+    show::text(format_args!("Transactions after {last} may be missing, too: only the missing targets can tell."))
+}
+
+/// The same for JSON.
+fn document(known: &Known) -> Value {
+    let survey = &known.survey;
+    json!({
+        "readable": survey.readable,
+        "changed_at": survey.changed,
+        "missing": known.missing().map(|missing| json!({ "first": missing.start(), "last": missing.end() })),
+        "missing_opening": known.later.as_ref().map(|(number, name)| json!({ "epoch": number, "holder": name })),
+        "may_be_missing_after": survey.readable.map(|readable| readable.max(survey.durable)),
+    })
+}
+
 pub fn open(arguments: &OpenArguments, as_json: bool) -> Outcome {
     let targets: Vec<PathBuf> = arguments.targets.iter().map(|target| new_target(target)).collect::<Result<_, _>>()?;
-    let label = if arguments.accept_loss {
-        agreed(arguments, &targets, as_json)?;
-        fs::reopen_with_loss(&arguments.volume, &targets, places())?
+    let (label, lost) = if arguments.accept_loss {
+        let lost = agreed(arguments, &targets, as_json)?;
+        (fs::reopen_with_loss(&arguments.volume, &targets, places())?, Some(lost))
     } else {
-        fs::reopen(&arguments.volume, &targets, places())?
+        (fs::reopen(&arguments.volume, &targets, places())?, None)
     };
     if as_json {
-        return show::json(&json!({
+        let mut document = json!({
             "volume": show::path(&arguments.volume),
             "name": label.name,
             "code": label.code,
             "targets": label.members().count(),
-        }));
+        });
+        if let Some(lost) = lost {
+            document["loss"] = lost;
+        }
+        return show::json(&document);
     }
     show::text(format_args!(
         "{} is the volume {} again, of code {} on {}",

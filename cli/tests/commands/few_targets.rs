@@ -116,3 +116,71 @@ fn a_change_that_one_target_of_six_would_have_is_refused() {
     volume.on(&["repair"]).good();
     volume.is_healthy();
 }
+
+/// Damages the first record of the newest segment on these disks. Returns its transaction, and the
+/// highest one that a later record of the segment says was durable.
+fn damage(disks: &[PathBuf]) -> (u64, u64) {
+    let mut said = (0, 0);
+    for disk in disks {
+        let names = fs::read_dir(disk.join("journal")).unwrap().map(|entry| entry.unwrap().path());
+        let segment = names.filter(|path| path.extension().is_some_and(|kind| kind == "journal")).max().unwrap();
+        let mut bytes = fs::read(&segment).unwrap();
+        let records: Vec<usize> =
+            (0..bytes.len() - 48).step_by(8).filter(|&at| bytes[at..].starts_with(b"WJR1")).collect();
+        let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+        said = (number(records[0] + 8), records.iter().map(|at| number(at + 32)).max().unwrap());
+        bytes[records[0] + 48] ^= 1;
+        fs::write(&segment, bytes).unwrap();
+    }
+    said
+}
+
+#[test]
+fn what_is_missing_is_told_before_a_loss_is_accepted() {
+    let volume = Volume::new("rs:4+2", 6);
+    volume.put(volume.scratch.file("f", 100), "").good();
+    volume.put(volume.scratch.file("g", 100), "").good();
+    let (left, others) = mirrors(&volume);
+    fs::remove_dir_all(&volume.path).unwrap();
+    let open = |disks: &[PathBuf], more: &[&str]| {
+        run(weft().args(["volume", "open"]).arg(&volume.path).args(disks).arg("--accept-loss").args(more))
+    };
+    let told = |disks: &[PathBuf]| -> serde_json::Value {
+        let ended = open(disks, &["--json"]);
+        let document: serde_json::Value = serde_json::from_slice(&ended.output).unwrap();
+        assert!(document["error"]["message"].as_str().unwrap().contains("nothing was changed"), "{document}");
+        assert_eq!(ended.status, 1);
+        document
+    };
+    // Each of the three has all, but others may have more.
+    let document = told(&left);
+    let transactions = &document["loss"]["transactions"];
+    let readable = transactions["readable"].as_u64().unwrap();
+    assert_eq!(transactions["may_be_missing_after"], readable);
+    assert!(transactions["missing"].is_null() && transactions["missing_opening"].is_null(), "{document}");
+    assert!(transactions["changed_at"].as_u64().unwrap() > 1_700_000_000, "{document}");
+    assert_eq!(document["loss"]["missing_targets"].as_array().unwrap().len(), 3);
+    let said = String::from_utf8(open(&left, &[]).output).unwrap();
+    let line = format!("Transactions after {readable} may be missing, too: only the missing targets can tell.");
+    assert!(said.contains(&line) && !said.contains("MISSING transactions"), "{said}");
+    // Those without a journal know that there was an opening, and nothing of it.
+    let without: Vec<PathBuf> = others.into_iter().rev().take(2).collect();
+    let document = told(&without);
+    let transactions = &document["loss"]["transactions"];
+    assert!(transactions["readable"].is_null() && transactions["may_be_missing_after"].is_null(), "{document}");
+    assert!(transactions["missing_opening"]["epoch"].as_u64().unwrap() > 1, "{document}");
+    assert!(String::from_utf8(open(&without, &[]).output).unwrap().contains("which changes are missing is not known"));
+    // What was durable cannot be read any more, and a later record says that there was something.
+    let (first, last) = damage(&left);
+    assert!(first <= last, "{first} {last}");
+    let said = String::from_utf8(open(&left, &[]).output).unwrap();
+    assert!(said.contains(&format!("MISSING transactions {first} to {last}: they were durable\n")), "{said}");
+    assert!(!volume.path.join("volume.json").exists(), "nothing was changed");
+    let opened = open(&left, &["--yes-lose", "a volume", "--json"]).json();
+    let missing = serde_json::json!({ "first": first, "last": last });
+    assert_eq!(
+        (&opened["loss"]["transactions"]["missing"], &opened["loss"]["transactions"]["readable"]),
+        (&missing, &(first - 1).into())
+    );
+    assert_eq!(text(run(weft().arg("ls").arg(volume.at("")))), "f\n");
+}

@@ -51,6 +51,22 @@ impl Volume {
         run(weft().arg("cat").arg(self.at(path)))
     }
 
+    /// Waits until nothing needs attention. On a busy machine a target may answer late for a moment,
+    /// which the status says.
+    #[track_caller]
+    pub fn becomes_healthy(&self) {
+        let begun = std::time::Instant::now();
+        loop {
+            let status = self.on(&["status", "--json"]);
+            if status.status == 0 {
+                return;
+            }
+            let late = begun.elapsed() > std::time::Duration::from_secs(60);
+            assert!(!late, "{}", String::from_utf8_lossy(&status.output));
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    }
+
     #[track_caller]
     pub fn is_healthy(&self) {
         let status = self.on(&["status", "--json"]);

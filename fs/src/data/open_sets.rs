@@ -1,6 +1,6 @@
 //! The chunk sets that stripes are written to. Only the targets of open sets work for a writer, so
-//! there are several for a writer of much data. Large stripes go to them in turns, but not to
-//! one whose targets are behind. Small stripes stay together, so that they have few targets to sync.
+//! there are several for a writer of much data. Large stripes go to them in turns, but not to one
+//! whose targets are behind. Small stripes stay together, so that they have few targets to sync.
 
 use crate::Result;
 use crate::data::set_load::Open;
@@ -21,14 +21,26 @@ const BYTES_BEFORE_NEXT: u64 = 64 << 20;
 
 impl Store {
     /// How many sets are best open at the same time.
-    pub fn open_sets_wanted(&self) -> usize {
+    fn open_sets_wanted(&self) -> usize {
+        let shape = self.options.code.shape();
+        open_sets(self.active_targets(), shape.blocks(), shape.k, MAX_OPEN_SETS)
+    }
+
+    /// How many stripes should be on their way to keep all targets busy: one while others are coded
+    /// where all are on the same targets, four for each set that has targets of its own.
+    pub fn stripes_wanted(&self) -> usize {
+        match self.active_targets().div_ceil(self.options.code.shape().blocks().max(1)) {
+            0 | 1 => 1,
+            sets => 4 * sets,
+        }
+    }
+
+    fn active_targets(&self) -> usize {
         // A client knows the targets, and not which of them are being emptied.
-        let targets = match self.topology().active().count() {
+        match self.topology().active().count() {
             0 => self.targets.ids().len(),
             active => active,
-        };
-        let shape = self.options.code.shape();
-        open_sets(targets, shape.blocks(), shape.k, MAX_OPEN_SETS)
+        }
     }
 
     /// The open set for a stripe of so many bytes. Begins a new set if no open set has
@@ -81,12 +93,12 @@ impl Store {
         let is_small = (bytes as u64) < busy;
         // In turns, each target gets as much of each set as the others. A late one makes way.
         let may_be_next = |(on_way, _): &&(u64, &Open)| *on_way <= least + self.full_stripe() as u64;
-        let (_, best) = *match with_space.iter().find(|(on_way, _)| *on_way < busy) {
-            Some(first) if is_small => first,
-            _ => {
+        let (_, best) = *match with_space.iter().find(|(on_way, _)| is_small && *on_way < busy) {
+            Some(first) => first,
+            None => {
                 let last = self.last_used.load(Ordering::Relaxed);
                 let next = with_space.iter().filter(may_be_next).find(|(_, open)| open.set().0 > last);
-                let next = next.or_else(|| with_space.iter().find(|it| may_be_next(it))).expect("one has the least");
+                let next = next.or_else(|| with_space.iter().find(may_be_next)).expect("one has the least");
                 self.last_used.store(next.1.set().0, Ordering::Relaxed);
                 next
             }

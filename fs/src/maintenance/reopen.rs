@@ -5,7 +5,9 @@ use crate::volume::label::{EPOCHS_PER_LOSS, GENERATIONS_PER_EPOCH, Label, Loss, 
 use crate::volume::places::Places;
 use crate::volume::voters::Voters;
 use crate::{Error, FileSystem, OpenOptions, Result};
+use meta::journal::{JournalLimits, Survey};
 use plan::TargetId;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -24,6 +26,24 @@ pub struct Remains {
     pub there: Vec<(TargetId, PathBuf)>,
     /// The newest claim that they have.
     pub claim: Option<Claim>,
+}
+
+/// What targets know of the transactions that there were.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// What their journals tell.
+    pub survey: Survey,
+    /// A newer opening than those of which there is something: its number, and who it was.
+    pub later: Option<(u64, String)>,
+}
+
+impl Known {
+    /// The transactions that were durable, and cannot be read.
+    pub fn missing(&self) -> Option<RangeInclusive<u64>> {
+        let Survey { readable, durable, .. } = self.survey;
+        let missing = readable.map_or(1, |last| last + 1)..=durable;
+        (!missing.is_empty()).then_some(missing)
+    }
 }
 
 impl Remains {
@@ -73,6 +93,19 @@ impl Remains {
     /// Whether they are enough to know the newest state.
     pub fn is_enough(&self) -> bool {
         self.there.len() >= Voters::of(&self.label).needed()
+    }
+
+    /// What these targets know of the transactions that there were; changes nothing.
+    ///
+    /// # Errors
+    /// If one of them cannot be opened any more.
+    pub fn known(&self, places: &dyn Places) -> Result<Known> {
+        let there = self.there.iter().map(|(id, path)| Ok((*id, places.open(path)?)));
+        let there = there.collect::<Result<Vec<_>>>()?;
+        let survey = Survey::of(&self.label.id()?, &there, JournalLimits::default().deadline);
+        let claimed = self.claim.as_ref();
+        let later = claimed.filter(|claim| survey.epoch.is_none_or(|epoch| epoch < claim.epoch.number));
+        Ok(Known { later: later.map(|claim| (claim.epoch.number, claim.holder.name.clone())), survey })
     }
 
     /// How many targets the newest journal was on, and how many of them are there, as far as the

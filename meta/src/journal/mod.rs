@@ -31,6 +31,7 @@ mod snapshots;
 mod standby;
 
 pub use engine::Journaled;
+pub use opening::survey::Survey;
 pub use options::{Access, JournalLimits, MirrorTarget, Options, Standing, Status};
 pub use standby::follow::{FollowOptions, Follower, Hint};
 pub use standby::shelf::Shelf;

@@ -7,6 +7,7 @@ mod blank;
 mod common;
 mod index;
 mod slow;
+mod unreadable;
 
 use common::{memory, of_places, small};
 use meta::journal::{Access, JournalLimits, Journaled, MirrorTarget, Options};

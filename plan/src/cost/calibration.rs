@@ -242,7 +242,7 @@ pub fn check(calibration: &Calibration, all: &[Measured]) -> Result<Vec<Checked>
 }
 
 /// Leaves points out that are alike in something, in turn, fits the others, and predicts those.
-/// What has fewer than two others of its path is not predicted: a line needs two.
+/// What has no others of its path with two sizes of records is not predicted: a line needs two.
 ///
 /// # Errors
 /// As [`check`].
@@ -251,7 +251,7 @@ pub fn check_left_out(all: &[Measured], by: LeftOut) -> Result<Vec<Checked>, Str
     for (number, &point) in all.iter().enumerate() {
         let rest = all.iter().copied().filter(|&other| !by.alike(other, point) && path(other.1) == path(point.1));
         let rest: Vec<Measured> = rest.collect();
-        if rest.len() < 2 {
+        if rest.iter().all(|other| other.1.record_bytes == rest[0].1.record_bytes) {
             continue;
         }
         let predicted = calibrate_points(&rest)?.predict(point)?;
@@ -300,7 +300,7 @@ mod tests {
         all.link = link;
         for coding in [Coding::Client, Coding::Server] {
             for (k, m) in [(4, 2), (2, 1)] {
-                for record in [4096, 16_384, 65_536, 131_072, 1 << 20] {
+                for record in [4096, 16_384, 32_768, 65_536, 131_072, 1 << 20] {
                     let way = if record <= 32_768 { Way::Inline } else { Way::Stripe };
                     let code = format!("rs:{k}+{m}");
                     let mut new = Point { k, m, coding, code, ..point(record, way, vec![round(1.0, [0.0; 7])]) };
@@ -374,7 +374,10 @@ mod tests {
             point.net = Some("10G".into());
             if point.k == 2 && point.way == Way::Stripe {
                 point.code = "liberation:2+1".into();
-                point.rounds.iter_mut().for_each(|round| round.counted[PARITY] *= 3.0);
+                for round in &mut point.rounds {
+                    round.wall += 2.0 * round.counted[PARITY];
+                    round.counted[PARITY] *= 3.0;
+                }
             }
         }
         let runs = [fast, slow];

@@ -13,12 +13,11 @@ use super::{Allocation, Durable, Owner, Presence, ReadPart, Space, Target, Targe
 use crate::{Error, Result, Shown, lock, unpoisoned};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::Errno;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::fs::{DirBuilder, File};
-use std::io::{self, IoSlice, IoSliceMut};
-use std::num::NonZeroU64;
+use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -379,33 +378,12 @@ impl Disk {
 }
 
 impl Disk {
-    fn read_now(&self, file: TargetFile, parts: &mut [ReadPart<'_>]) -> io::Result<()> {
-        let open = self.file(file, false)?;
-        // The system fetches the other parts while the first one is read.
-        for part in parts.iter().skip(1) {
-            let length = NonZeroU64::new(part.into.len() as u64);
-            let _ = rustix::fs::fadvise(&open.file, part.offset, length, rustix::fs::Advice::WillNeed);
-        }
-        for part in parts {
-            part.read = super::read_at(&open.file, part.offset, &mut [part.into])?;
-        }
-        Ok(())
-    }
-
     /// Reads what is in the page cache; None if not all of it is.
     fn read_cached(&self, file: TargetFile, parts: &mut [ReadPart<'_>]) -> Option<()> {
         // The holder of the lock may wait for a directory that hangs.
         let open = self.open.try_lock().ok()?.get(&file).cloned()?;
         open.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-        for part in parts {
-            let into = &mut [IoSliceMut::new(part.into)];
-            part.read = rustix::io::preadv2(&open.file, into, part.offset, ReadWriteFlags::NOWAIT).ok()?;
-            // A shorter read may end at the end of the file, or at the end of what is cached.
-            if part.read != part.into.len() {
-                return None;
-            }
-        }
-        Some(())
+        super::read_cached_parts(&open.file, parts)
     }
 }
 
@@ -422,7 +400,7 @@ impl Target for Disk {
             Wait::Never => self.read_cached(file, parts).ok_or_else(|| io::ErrorKind::WouldBlock.into()),
             wait => {
                 wait.refuse_limit()?;
-                self.read_now(file, parts)
+                super::read_parts(&self.file(file, false)?.file, parts)
             }
         }
     }

@@ -24,6 +24,8 @@ pub struct Faults {
     pub delay: Duration,
     /// Reads return every byte in these ranges with one bit flipped.
     pub flipped: Vec<(TargetFile, Range<u64>)>,
+    /// Reads of anything in these ranges fail with EIO.
+    pub unreadable: Vec<(TargetFile, Range<u64>)>,
 }
 
 /// Decorates another target with faults, which may change at any time. It starts without faults.
@@ -90,12 +92,20 @@ impl Target for Faulty {
     fn read(&self, file: TargetFile, parts: &mut [ReadPart<'_>], wait: Wait) -> io::Result<()> {
         if wait == Wait::Never {
             let faults = self.faults();
-            let faulty = faults.dead || !faults.delay.is_zero() || !faults.flipped.is_empty();
+            let faulty =
+                faults.dead || !faults.delay.is_zero() || !faults.flipped.is_empty() || !faults.unreadable.is_empty();
             drop(faults);
             return if faulty { wait.refuse_limit() } else { self.inner.read(file, parts, wait) };
         }
         wait.refuse_limit()?;
         let faults = self.pass()?;
+        let meets = |part: &ReadPart<'_>, range: &Range<u64>| {
+            range.start < part.offset + part.into.len() as u64 && part.offset < range.end
+        };
+        let mut unreadable = faults.unreadable.iter().filter(|(unreadable, _)| *unreadable == file);
+        if unreadable.any(|(_, range)| parts.iter().any(|part| meets(part, range))) {
+            return Err(Errno::IO.into());
+        }
         self.inner.read(file, parts, wait)?;
         for part in parts {
             for (_, range) in faults.flipped.iter().filter(|(flipped, _)| *flipped == file) {

@@ -48,4 +48,4 @@ pub(crate) use rename::rename_new;
 pub use shadow::Shadow;
 pub use temporary::Temporary;
 pub use traced::{Cost, Trace, Traced};
-pub(crate) use vectored::{read_at, write_at};
+pub(crate) use vectored::{read_at, read_cached_parts, read_parts, write_at};

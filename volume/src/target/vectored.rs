@@ -1,9 +1,12 @@
 //! Positional reads and writes of several buffers at once, repeated until all bytes are
 //! transferred.
 
+use super::ReadPart;
 use rustix::fd::AsFd;
-use rustix::io::{Errno, preadv, pwritev};
+use rustix::io::{Errno, ReadWriteFlags, preadv, preadv2, pwritev};
+use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
+use std::num::NonZeroU64;
 
 /// The maximum number of buffers per system call.
 const MAX_BUFFERS: usize = 1024;
@@ -60,4 +63,28 @@ pub(super) fn is_whole_pages(offset: u64, parts: &[&[u8]]) -> bool {
     offset.is_multiple_of(PAGE as u64)
         && parts.iter().all(|part| part.len().is_multiple_of(PAGE) && (part.as_ptr() as usize).is_multiple_of(PAGE))
         && parts.iter().map(|part| part.len()).sum::<usize>() >= DIRECT_BYTES
+}
+/// Reads parts of a file. The system fetches the others while the first one is read.
+pub(crate) fn read_parts(file: &File, parts: &mut [ReadPart<'_>]) -> io::Result<()> {
+    for part in parts.iter().skip(1) {
+        let length = NonZeroU64::new(part.into.len() as u64);
+        let _ = rustix::fs::fadvise(file, part.offset, length, rustix::fs::Advice::WillNeed);
+    }
+    for part in parts {
+        part.read = read_at(file, part.offset, &mut [part.into])?;
+    }
+    Ok(())
+}
+
+/// As `read_parts`, from the page cache; None if not all of it is there.
+pub(crate) fn read_cached_parts(file: &File, parts: &mut [ReadPart<'_>]) -> Option<()> {
+    for part in parts {
+        let into = &mut [IoSliceMut::new(part.into)];
+        part.read = preadv2(file, into, part.offset, ReadWriteFlags::NOWAIT).ok()?;
+        // A shorter read may end at the end of the file, or at the end of what is cached.
+        if part.read != part.into.len() {
+            return None;
+        }
+    }
+    Some(())
 }

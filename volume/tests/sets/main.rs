@@ -233,7 +233,7 @@ proptest! {
     ) {
         let lab = Lab::new(CODES[code]);
         let code = lab.layout().code.clone();
-        prop_assume!(code.shape().m > 0);
+        prop_assume!(code.tolerates() > 0);
         let stripes: Vec<Written> =
             lengths.iter().enumerate().map(|(n, length)| lab.append(*length, n as u64).unwrap().0).collect();
         // One is dead, so that it must stay a hole.

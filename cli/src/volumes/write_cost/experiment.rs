@@ -15,7 +15,8 @@ use volume::{Control, Shown};
 /// Records that are written before anything is measured: chunk sets are begun, and connections
 /// made.
 const WARM_UP_RECORDS: u64 = 16;
-/// Calls that do nothing, or little, for the kernel's part: between the records of a round, at most.
+/// Calls that do nothing, or little, for the kernel's part, between the records of a round: at
+/// most so many.
 const MOST_PROBES: u64 = 100;
 /// A probe comes after so many records, or more.
 const RECORDS_PER_PROBE: u64 = 10;
@@ -132,9 +133,9 @@ impl<'a> Probe<'a> {
             took: [Duration::ZERO; 3],
             times: 0,
         };
-        let each: [&dyn Fn(&Self) -> std::io::Result<()>; 3] =
-            [&|probe| probe.clean.sync_all(), &Self::write, &|probe| probe.close(&probe.clean)];
-        for (call, work) in each.into_iter().enumerate() {
+        let calls: [fn(&Self) -> std::io::Result<()>; 3] =
+            [|probe| probe.clean.sync_all(), Self::write, |probe| probe.close(&probe.clean)];
+        for (call, work) in calls.into_iter().enumerate() {
             let (before, _) = stage.counted()?;
             for _ in 0..CALLS {
                 work(&probe).map_err(|why| cannot(&probe.path, &why))?;

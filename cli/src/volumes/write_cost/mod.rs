@@ -85,7 +85,7 @@ impl Run<'_> {
     }
 }
 
-/// The one of all with the same key; a new one if there is none.
+/// Returns the entry of `all` with this key. Adds one if no entry has it.
 fn entry<T, K: PartialEq>(all: &mut Vec<T>, new: T, key: impl Fn(&T) -> K) -> &mut T {
     let place = all.iter().position(|old| key(old) == key(&new)).unwrap_or(all.len());
     if place == all.len() {

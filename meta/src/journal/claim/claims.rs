@@ -128,7 +128,11 @@ pub(in crate::journal) fn claim(options: &Options, least: u64) -> Result<Granted
         give_back(options, &granted);
         match holder {
             Some(whose) => return Err(KvError::Held(whose)),
-            None if !fenced => return Err(too_few(options, &granted)),
+            None if !fenced => {
+                let counts = |(place, (id, _)): (usize, &MirrorTarget)| granted.counts(place).then_some(*id);
+                let there: Vec<TargetId> = options.targets.iter().enumerate().filter_map(counts).collect();
+                return Err(too_few(options, &there, &granted.missing));
+            }
             // Another opening claims at this moment: the one that waits longer leaves it to the
             // other.
             None => std::thread::sleep(Duration::from_millis(random() as u64 % 50)),
@@ -137,12 +141,10 @@ pub(in crate::journal) fn claim(options: &Options, least: u64) -> Result<Granted
     Err(KvError::Held("another opening of the volume claims its targets at this moment".into()))
 }
 
-/// The error for too few targets: it names those that are missing.
-pub(in crate::journal) fn too_few(options: &Options, granted: &Granted) -> KvError {
-    let counts = |(place, (id, _)): (usize, &MirrorTarget)| granted.counts(place).then_some(*id);
-    let there: Vec<TargetId> = options.targets.iter().enumerate().filter_map(counts).collect();
+/// The error for too few targets: it names those that are missing, and says why.
+pub(in crate::journal) fn too_few(options: &Options, there: &[TargetId], missing: &[(TargetId, String)]) -> KvError {
     let why = |id: &TargetId| {
-        let known = granted.missing.iter().find(|(missing, _)| missing == id).map(|(_, why)| why.as_str());
+        let known = missing.iter().find(|(missing, _)| missing == id).map(|(_, why)| why.as_str());
         format!("target {}: {}", id.0, known.unwrap_or("it lost a part of what it had"))
     };
     let lacking: Vec<String> = options.voters.iter().filter(|id| !there.contains(id)).map(why).collect();

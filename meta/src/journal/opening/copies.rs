@@ -21,6 +21,8 @@ pub(in crate::journal) struct Copy {
     pub bytes: u64,
     /// Its head is valid.
     pub headed: bool,
+    /// The last error of a read. It may have more than what was read then.
+    pub failed: Option<io::Error>,
     at: u64,
     window: Vec<u8>,
 }
@@ -36,7 +38,7 @@ pub(in crate::journal) struct Miss {
 
 impl Copy {
     pub fn new(place: usize, target: Arc<dyn Target>, file: TargetFile, bytes: u64) -> Self {
-        Self { place, target, file, bytes, headed: true, at: 0, window: Vec::new() }
+        Self { place, target, file, bytes, headed: true, failed: None, at: 0, window: Vec::new() }
     }
 
     /// Reads `bytes` bytes at an offset, if the file has them and they can be read. The buffer is
@@ -52,7 +54,10 @@ impl Copy {
             self.at = offset;
             match self.target.read_at(self.file, offset, &mut self.window) {
                 Ok(have) => self.window.truncate(have),
-                Err(_) => self.window.clear(),
+                Err(why) => {
+                    self.window.clear();
+                    self.failed = Some(why);
+                }
             }
         }
         let start = (offset - self.at) as usize;
@@ -85,6 +90,22 @@ impl Copy {
             at += 8;
         }
         false
+    }
+
+    /// Passes all valid frames at or behind an offset to `visit`. It reads a limited amount, too.
+    pub fn each_behind(&mut self, volume: &VolumeId, id: u128, offset: u64, mut visit: impl FnMut(&Frame)) {
+        let (mut at, mut budget) = (offset, 4 * MAX_PAYLOAD_BYTES);
+        while let Some(bytes) = self.read(at, FRAME_BYTES).filter(|_| budget > 0) {
+            let payload = Frame::parse(bytes).map_or(0, |frame| frame.payload);
+            budget = budget.saturating_sub(payload + 1);
+            at += match self.frame(volume, id, at) {
+                Some((frame, _)) => {
+                    visit(&frame);
+                    frame.bytes() as u64
+                }
+                None => 8,
+            };
+        }
     }
 }
 

@@ -47,6 +47,10 @@ pub(in crate::journal) fn take(target: &Arc<dyn Target>, volume: &VolumeId) -> i
         let complete = matches!(file, TargetFile::Snapshot { .. })
             && bytes >= (OLD_HEAD_BYTES + END_BYTES) as u64
             && copy.frame(volume, id, bytes - END_BYTES as u64).is_some_and(|(frame, _)| frame.kind == RecordKind::End);
+        // What cannot be read now may be whole.
+        if let Some(why) = copy.failed {
+            return Err(why);
+        }
         all.push(FoundFile { file, bytes, owner, complete });
     }
     Ok(all)

@@ -8,3 +8,4 @@ pub(super) mod recover;
 pub(super) mod replay;
 pub(super) mod restore;
 pub(super) mod resync;
+pub(super) mod survey;

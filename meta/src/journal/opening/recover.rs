@@ -71,6 +71,8 @@ pub(in crate::journal) struct Recovery<'a> {
     stale: Vec<(usize, TargetFile)>,
     /// Targets that hold something of the highest epoch that is known, or may.
     believed: BTreeSet<usize>,
+    /// Targets that were there and have what they had, when their files were listed.
+    sound: Vec<usize>,
     /// Transactions that were durable may be missing.
     pub lossy: bool,
 }
@@ -106,7 +108,10 @@ fn read<'a>(options: &'a Options, granted: &Granted) -> Result<(Recovery<'a>, Se
         let why = recovery.files.last_error.take().unwrap_or_else(|| "no target has this volume's journal".into());
         return Err(KvError::Unavailable(why));
     }
-    let (last, used) = recovery.replay()?;
+    let replayed = recovery.replay();
+    // What is missing may be on a target that did not answer.
+    recovery.recount(granted)?;
+    let (last, used) = replayed?;
     Ok((recovery, last, used))
 }
 
@@ -136,6 +141,7 @@ impl<'a> Recovery<'a> {
             partial: Vec::new(),
             stale: Vec::new(),
             believed: BTreeSet::new(),
+            sound: Vec::new(),
             lossy: false,
         };
         for place in (0..options.targets.len()).filter(|place| !claimed.contains(place)) {
@@ -246,10 +252,25 @@ impl<'a> Recovery<'a> {
             let id = self.options.targets[place].0;
             mirrors.contains(&id) && self.believed.contains(&place) && !self.files.complete.contains_key(&id)
         };
-        let sound = |place: &usize| granted.counts(*place) && !self.unfit.contains(place) && !lost(*place);
-        let there = (0..self.options.targets.len()).filter(sound).count();
+        let sound = |place: &usize| granted.counts(*place) && !lost(*place);
+        self.sound = (0..self.options.targets.len()).filter(sound).collect();
+        self.recount(granted)
+    }
+
+    /// Counts the targets once more. One that was not read to the end of its journal may have
+    /// transactions that were durable: it is as good as away.
+    fn recount(&mut self, granted: &Granted) -> Result<(), KvError> {
+        let copies = self.segments.iter().chain(&self.snapshots).flat_map(|group| &group.copies);
+        let unread = copies.filter_map(|copy| Some((copy.place, copy.failed.as_ref()?.to_string())));
+        for (place, why) in unread.collect::<Vec<_>>() {
+            self.reject(place, &why);
+        }
+        self.sound.retain(|place| !self.unfit.contains(place));
+        let there = self.sound.len();
         if there < quorum(self.options) {
-            return Err(too_few(self.options, granted));
+            let ids = self.sound.iter().map(|&place| self.options.targets[place].0).collect::<Vec<_>>();
+            let failed = self.files.failed.iter().map(|failed| (failed.place.0, failed.why.clone()));
+            return Err(too_few(self.options, &ids, &failed.chain(granted.missing.clone()).collect::<Vec<_>>()));
         }
         let normal = self.options.voters.len().saturating_sub(self.options.losses);
         self.lossy |= self.options.accept_loss && there < normal;
