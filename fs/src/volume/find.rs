@@ -4,6 +4,7 @@
 use crate::volume::label::{GENERATIONS_PER_EPOCH, Label, Member};
 use crate::volume::membership::is_known;
 use crate::volume::places::Places;
+use crate::volume::voters::Voters;
 use crate::{Error, Result};
 use plan::TargetId;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -47,6 +48,28 @@ impl FoundTargets {
             )));
         }
         Ok(())
+    }
+
+    /// Fails when so few targets were found that others may have a newer state.
+    pub fn is_newest(&self) -> Result<()> {
+        let (voters, there) = (Voters::of(&self.label), self.disks.len());
+        if there >= voters.needed() {
+            return Ok(());
+        }
+        const NAMED: usize = 4;
+        let missing: Vec<_> = self.label.members().filter(|member| !self.disks.contains_key(&member.id)).collect();
+        let name = |member: &&Member| format!("target {}: {}", member.id.0, volume::Shown(&member.path));
+        let mut named: Vec<String> = missing.iter().take(NAMED).map(name).collect();
+        if missing.len() > NAMED {
+            named.push(format!("and {} more", missing.len() - NAMED));
+        }
+        Err(Error::TooFew(format!(
+            "{there} of {} targets of the volume {} are there and {} are needed to know its newest state; missing: {}",
+            voters.all,
+            self.label.name,
+            voters.needed(),
+            named.join(", ")
+        )))
     }
 }
 
