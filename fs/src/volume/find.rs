@@ -3,19 +3,15 @@
 
 use crate::volume::label::{GENERATIONS_PER_EPOCH, Label, Member};
 use crate::volume::membership::is_known;
-use crate::volume::places::Places;
+use crate::volume::places::{Places, TARGET_TIMEOUT};
 use crate::volume::voters::Voters;
 use crate::{Error, Result};
 use plan::TargetId;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 use volume::target::Target;
 use volume::{Wait, ask_all};
-
-/// The longest wait for a target.
-const TARGET_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The targets of a volume that were found, and those that were not, with the reason.
 pub(crate) struct FoundTargets {
@@ -175,7 +171,7 @@ pub(crate) fn open_target(
 mod tests {
     use super::*;
     use std::path::PathBuf;
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
     use volume::target::{Faults, Faulty, Memory};
 
     /// Targets with labels. Some of them do not answer.

@@ -4,12 +4,13 @@
 //! and who finds it needs enough of both (docs/design/008-one-history.md).
 
 use crate::volume::label::Label;
+use crate::volume::places::TARGET_TIMEOUT;
 use crate::volume::voters::Voters;
 use crate::{Error, Result};
 use plan::TargetId;
 use std::io;
 use std::path::Path;
-use volume::Targets;
+use volume::{Targets, Wait, ask_all};
 
 /// Whether so many targets have a new label that it is in effect. A change replaces one target at
 /// most: of a label that is many changes older, fewer may be left.
@@ -47,15 +48,12 @@ pub(crate) fn complete(
     accept_loss: bool,
 ) -> Result<bool> {
     let voters = Voters::of(label);
-    let ids = label.voters().into_iter().filter(|&id| targets.is_usable(id));
-    let read = targets.each(ids.map(|id| (usize::from(id.0), id)), |_, target| {
-        Label::read(target, "").map_err(|why| io::Error::other(why.to_string()))
-    });
-    if read.iter().filter(|(_, _, read)| read.is_ok()).count() < voters.needed() && !accept_loss {
+    let generations = generations(&label.voters(), voters.needed(), targets);
+    if generations.len() < voters.needed() && !accept_loss {
         return Err(Error::Unavailable("too few targets of the volume show their labels; try again".into()));
     }
     let generations: Vec<(TargetId, u64)> =
-        read.into_iter().filter_map(|(_, id, read)| Some((id, read.ok()??.generation))).collect();
+        generations.into_iter().filter_map(|(id, generation)| Some((id, generation?))).collect();
     if generations.iter().any(|(_, generation)| *generation > label.generation) {
         return Err(Error::Unavailable("the targets of the volume changed while it was opened; try again".into()));
     }
@@ -84,6 +82,17 @@ pub(crate) fn complete(
         }
         _ => Ok(false),
     }
+}
+
+/// The generations of the labels on those targets that answer; None where no label is. Each is read
+/// on a thread of its own: those of a target may wait for its other answers.
+fn generations(ids: &[TargetId], enough: usize, targets: &Targets) -> Vec<(TargetId, Option<u64>)> {
+    let there = ids.iter().filter_map(|&id| Some((id, targets.get(id)?)));
+    let questions = there.map(|(id, target)| {
+        move || Label::read(&*target, "").map(|label| (id, label.map(|label| label.generation)))
+    });
+    let wait = Wait { least: enough, wanted: ids.len(), deadline: TARGET_TIMEOUT };
+    ask_all(questions, Result::is_ok, wait).into_iter().flatten().flatten().collect()
 }
 
 /// Brings the pointer of a volume directory up to date.
