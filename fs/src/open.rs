@@ -205,12 +205,11 @@ impl FileSystem {
         );
         let mut claimed = Claimed(Some(journal.clone()));
         if !options.read_only {
-            let settled = complete(&label, older.as_ref().filter(|_| !options.accept_loss), &targets, shape.m);
-            let settled = settled.and_then(|()| match directory.as_deref().filter(|_| older.is_some()) {
-                Some(directory) => write_pointer(&label, directory),
-                None => Ok(()),
-            });
-            settled?;
+            let epoch = journal.status().epoch;
+            let changed = complete(&mut label, older.as_ref(), &targets, epoch, options.accept_loss)?;
+            if let Some(directory) = directory.as_deref().filter(|_| changed || older.is_some()) {
+                write_pointer(&label, directory)?;
+            }
         }
         if let Some(directory) = directory.as_ref().filter(|_| options.serve) {
             journal.keep_local_wal(&directory.join(LOCAL_WAL)).map_err(|error| match error {

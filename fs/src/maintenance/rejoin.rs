@@ -58,6 +58,10 @@ impl FileSystem {
             Some(client) => (client.find)(member)?,
             None => open_target(&*self.volume.places, &member.path, &self.volume.label().volume, Some(id))?.0,
         };
+        // A change of the targets must not leave this one out, nor this search the new one.
+        let _alone = self.volume.changing.lock();
+        let label = self.volume.label();
+        let Some(member) = label.members().find(|member| member.id == id) else { return Ok(()) };
         let engine = self.role.owner().filter(|_| !self.is_read_only());
         // It must be claimed before it is used: a claimed target refuses all other openings.
         let moved = engine.map_or(Ok(()), |engine| {

@@ -1,7 +1,7 @@
 //! Recreates a volume directory from the targets that are left: without a loss where enough of
 //! them are, or with one that is accepted and remembered.
 
-use crate::volume::label::{Label, Loss, Member, POINTER, Role};
+use crate::volume::label::{EPOCHS_PER_LOSS, GENERATIONS_PER_EPOCH, Label, Loss, Member, POINTER, Role};
 use crate::volume::places::Places;
 use crate::volume::voters::Voters;
 use crate::{Error, FileSystem, OpenOptions, Result};
@@ -15,7 +15,7 @@ use volume::target::{Claim, ClaimRequest};
 
 /// How far the label goes ahead when a loss is accepted, so that no target that was given up has a
 /// newer one.
-const LABEL_SKIP: u64 = 1 << 20;
+const LABEL_SKIP: u64 = EPOCHS_PER_LOSS * GENERATIONS_PER_EPOCH;
 
 /// What is left of a volume.
 #[derive(Clone, Debug)]
@@ -148,6 +148,7 @@ pub fn reopen_with_loss(directory: &Path, targets: &[PathBuf], places: Arc<dyn P
     let label = &mut remains.label;
     label.losses.push(Loss { when: since.as_secs(), targets: lost.clone(), of: label.members().count() });
     label.targets.iter_mut().filter(|member| lost.contains(&member.id)).for_each(|member| member.role = Role::Removed);
+    label.before.clear();
     label.generation += LABEL_SKIP;
     make(directory, remains, places, true)
 }

@@ -34,12 +34,16 @@ impl FileSystem {
 
     /// Changes the label everywhere: first on the targets that can be reached, then in the pointer.
     pub(super) fn relabel(&self, change: impl FnOnce(&mut Label)) -> Result<()> {
+        let epoch = self.engine()?.journal.status().epoch;
         // Others may read the label while a target that hangs keeps this one waiting.
         let _one_at_a_time = self.volume.relabelling.lock();
         let old = self.volume.label();
         let mut new = old.clone();
         change(&mut new);
-        new.generation += 1;
+        new.generation = old.next_generation(epoch);
+        if new.voters() != old.voters() {
+            new.before = old.voters();
+        }
         let targets = &self.store.targets;
         let there = new.members().map(|member| member.id).filter(|&id| targets.is_usable(id)).collect();
         let (written, failed) = new.write_to(targets, there);
@@ -47,13 +51,21 @@ impl FileSystem {
             self.volume.warn(&format!("cannot write the label of target {}: {why}", id.0));
         }
         let losses = self.store.options.code.shape().m;
-        if !is_known(&new, &old, &written, losses) {
+        if !is_known(&new, &old.voters(), &written, losses) {
             let count = written.len();
             // The next opening would find it and complete the change.
             let old = Label { generation: new.generation + 1, ..old };
             old.write_to(targets, written);
             *self.volume.label.lock() = old;
             return Err(too_few(count, losses, &failed));
+        }
+        if !new.before.is_empty() {
+            // It is in effect. Who does not get this counts the voters before it, too.
+            new.before.clear();
+            new.generation += 1;
+            for (id, why) in new.write_to(targets, written).1 {
+                self.volume.warn(&format!("cannot write the label of target {}: {why}", id.0));
+            }
         }
         if let Some(directory) = &self.volume.directory {
             write_pointer(&new, directory)?;

@@ -1,19 +1,17 @@
 //! Finds the targets that a label names. It opens all at the same time, so that a target that does
 //! not answer does not delay the others.
 
-use crate::volume::label::{Label, Member};
-use crate::volume::places::Places;
+use crate::volume::label::{GENERATIONS_PER_EPOCH, Label, Member};
+use crate::volume::membership::is_known;
+use crate::volume::places::{Places, TARGET_TIMEOUT};
+use crate::volume::voters::Voters;
 use crate::{Error, Result};
 use plan::TargetId;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 use volume::target::Target;
 use volume::{Wait, ask_all};
-
-/// The longest wait for a target.
-const TARGET_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The targets of a volume that were found, and those that were not, with the reason.
 pub(crate) struct FoundTargets {
@@ -47,51 +45,92 @@ impl FoundTargets {
         }
         Ok(())
     }
+
+    /// Fails when so few targets were found that others may have a newer state.
+    pub fn is_newest(&self) -> Result<()> {
+        let (voters, there) = (Voters::of(&self.label), self.disks.len());
+        if there >= voters.needed() {
+            return Ok(());
+        }
+        const NAMED: usize = 4;
+        let missing: Vec<_> = self.label.members().filter(|member| !self.disks.contains_key(&member.id)).collect();
+        let name = |member: &&Member| format!("target {}: {}", member.id.0, volume::Shown(&member.path));
+        let mut named: Vec<String> = missing.iter().take(NAMED).map(name).collect();
+        if missing.len() > NAMED {
+            named.push(format!("and {} more", missing.len() - NAMED));
+        }
+        Err(Error::TooFew(format!(
+            "{there} of {} targets of the volume {} are there and {} are needed to know its newest state; missing: {}",
+            voters.all,
+            self.label.name,
+            voters.needed(),
+            named.join(", ")
+        )))
+    }
 }
 
-/// Opens the targets that a label names.
+/// Opens the targets that a label names, and those that newer labels on them name.
 pub(crate) fn find(places: &Arc<dyn Places>, pointer: Label) -> Result<FoundTargets> {
     // This many targets may be missing. With more, the late ones are needed, too.
     let spare = ec::parse(&pointer.code).map_or(0, |code| code.shape().m);
     let mut disks: BTreeMap<TargetId, Arc<dyn Target>> = BTreeMap::new();
     let mut missing = HashMap::new();
     let mut labels = vec![pointer.clone()];
-    let members: Vec<Member> = pointer.members().cloned().collect();
-    for (member, opened) in members.iter().zip(open_all(places, &members, &pointer.volume, spare)) {
-        match opened {
-            Ok((disk, label)) => {
-                labels.push(Label { target: None, ..label });
-                disks.insert(member.id, disk);
-            }
-            // Another process works on the target. Continuing without it would damage it.
-            Err(error @ (Error::Conflict(_) | Error::Volume(volume::Error::Conflict { .. }))) => return Err(error),
-            Err(error) => _ = missing.insert(member.id, error),
+    let (mut newest, mut asked) = (pointer, HashSet::new());
+    loop {
+        // A newer label may name targets that the older one does not know, or other places.
+        let news = |member: &&Member| !disks.contains_key(&member.id) && asked.insert((member.id, member.path.clone()));
+        let members: Vec<Member> = newest.members().filter(news).cloned().collect();
+        if members.is_empty() {
+            break;
         }
-    }
-    // Of two of one generation the pointer counts: it knows the targets that were moved.
-    let newest = labels.iter().rev().max_by_key(|label| label.generation).cloned().unwrap_or(pointer);
-    let older = labels.into_iter().filter(|label| label.generation < newest.generation);
-    let older = older.max_by_key(|label| label.generation);
-    // A newer label may name targets that the older one does not know.
-    if older.is_some() {
-        let others: Vec<Member> = newest.members().filter(|member| !disks.contains_key(&member.id)).cloned().collect();
-        for (member, opened) in others.iter().zip(open_all(places, &others, &newest.volume, spare)) {
+        for (member, opened) in members.iter().zip(open_all(places, &members, &newest.volume, spare)) {
             match opened {
-                Ok((disk, _)) => {
+                Ok((disk, label)) => {
+                    labels.push(label);
                     missing.remove(&member.id);
                     disks.insert(member.id, disk);
                 }
+                // Another process works on the target. Continuing without it would damage it.
+                Err(error @ (Error::Conflict(_) | Error::Volume(volume::Error::Conflict { .. }))) => return Err(error),
                 Err(error) => _ = missing.insert(member.id, error),
             }
         }
+        newest = choose(&labels, spare).unwrap_or(newest);
     }
-    let members: Vec<TargetId> = newest.members().map(|member| member.id).collect();
+    let older = older_than(&newest, &labels).map(|label| Label { target: None, ..label.clone() });
+    let members: Vec<TargetId> = newest.voters();
     disks.retain(|id, _| members.contains(id));
     let missing: Vec<(TargetId, Error)> =
         members.into_iter().filter_map(|id| Some((id, missing.remove(&id)?))).collect();
     let silent = missing.iter().filter(|(_, why)| matches!(why, Error::Unavailable(_))).count();
     let missing = missing.into_iter().map(|(id, why)| (id, why.to_string())).collect();
     Ok(FoundTargets { missing, silent, label: newest, older, disks })
+}
+
+/// The newest of these labels. The first one is the pointer: of two of one generation it counts, as
+/// it knows the targets that were moved.
+fn choose(labels: &[Label], losses: usize) -> Option<Label> {
+    let newest = labels.iter().rev().max_by_key(|label| label.generation)?;
+    let mut chosen = Label { target: None, ..newest.clone() };
+    // A version before did not write which voters were there before. So they count, unless the
+    // change is complete.
+    if let Some(older) = older_than(newest, labels)
+        && newest.generation < GENERATIONS_PER_EPOCH
+        && older.voters() != newest.voters()
+    {
+        let has = labels.iter().filter(|label| label.generation == newest.generation);
+        let have: Vec<TargetId> = has.filter_map(|label| label.target).collect();
+        if !is_known(newest, &older.voters(), &have, losses) {
+            chosen.before = older.voters();
+        }
+    }
+    Some(chosen.with_both())
+}
+
+/// The newest label that is older than this one.
+fn older_than<'a>(newest: &Label, labels: &'a [Label]) -> Option<&'a Label> {
+    labels.iter().filter(|label| label.generation < newest.generation).max_by_key(|label| label.generation)
 }
 
 /// Runs [`open_target`] for all of them at the same time. As long as no more than `spare` are
@@ -132,7 +171,7 @@ pub(crate) fn open_target(
 mod tests {
     use super::*;
     use std::path::PathBuf;
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
     use volume::target::{Faults, Faulty, Memory};
 
     /// Targets with labels. Some of them do not answer.

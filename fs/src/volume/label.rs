@@ -17,6 +17,11 @@ use volume::target::{Durable, ReadAt, Target, TargetFile};
 /// The version of labels, and so of volumes, that this build writes. It is also the newest that it
 /// reads.
 const FORMAT: u32 = 2;
+/// How many generations of labels each epoch has. Its number is in front.
+pub(crate) const GENERATIONS_PER_EPOCH: u64 = 1 << 24;
+/// How far the epochs in generations go ahead with each accepted loss, so that no target that was
+/// given up has a newer label.
+pub(crate) const EPOCHS_PER_LOSS: u64 = 1 << 20;
 /// The largest label, in bytes.
 const MAX_LABEL: usize = 1 << 20;
 /// The pointer in the volume directory.
@@ -52,6 +57,10 @@ pub struct Label {
     /// The losses that its owner accepted; the volume may lack what was durable before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<Loss>,
+    /// While a change of the targets is not complete: the voters before it. Of a label that was
+    /// read, those of them that are voters after it, too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<TargetId>,
 }
 
 /// An opening with so few targets that newer changes may have been lost.
@@ -126,6 +135,7 @@ impl Label {
             target: None,
             targets,
             losses: Vec::new(),
+            before: Vec::new(),
         }
     }
 
@@ -154,6 +164,31 @@ impl Label {
         self.targets.iter().filter(|member| member.role != Role::Removed)
     }
 
+    /// The numbers of its members, who vote about the newest state.
+    pub(crate) fn voters(&self) -> Vec<TargetId> {
+        self.members().map(|member| member.id).collect()
+    }
+
+    /// The generation of the next label that an opening writes. The number of its epoch is in
+    /// front, so that of two openings that do not know of one another the later one has the newer
+    /// label.
+    pub(crate) fn next_generation(&self, epoch: u64) -> u64 {
+        let ahead = EPOCHS_PER_LOSS.saturating_mul(self.losses.len() as u64);
+        let first = epoch.saturating_add(ahead).saturating_mul(GENERATIONS_PER_EPOCH);
+        self.generation.saturating_add(1).max(first)
+    }
+
+    /// In the midst of a change, the voters before it and those after it count. One target joins or
+    /// leaves at a time, so one of the two has all of them, and enough of these are enough of both:
+    /// a target that was to leave stays until it is removed once more.
+    pub(crate) fn with_both(mut self) -> Self {
+        let (before, after) = (std::mem::take(&mut self.before), self.voters());
+        let left = |member: &&mut Member| member.role == Role::Removed && before.contains(&member.id);
+        self.targets.iter_mut().filter(left).for_each(|member| member.role = Role::Draining);
+        self.before = before.into_iter().filter(|id| after.contains(id)).collect();
+        self
+    }
+
     /// Parses a label that `to_json` wrote.
     ///
     /// # Errors
@@ -180,7 +215,7 @@ impl Label {
                 "{place} is of format {format}; {FORMAT} is the newest that this weft reads"
             )));
         }
-        serde_json::from_slice(bytes).map_err(damaged)
+        serde_json::from_slice(bytes).map(Self::with_both).map_err(damaged)
     }
 
     fn to_bytes(&self) -> Vec<u8> {
@@ -331,6 +366,36 @@ mod tests {
         let text = format!("{head}{how}\"targets\":[{first},{second}]}}").replace("ID", &"07".repeat(16));
         assert_eq!(label.to_json().replace(['\n', ' '], ""), text);
         assert_eq!(Label::from_json(&text).unwrap(), label);
+    }
+
+    #[test]
+    fn in_the_midst_of_a_change_both_vote() {
+        let member = |id: u16| Member::new(TargetId(id), format!("/d{id}").into());
+        let mut label = Label::new([7; 16], "v", "rs:2+1", 1 << 20, 2, (0..4).map(member).collect());
+        let ids = |ids: std::ops::Range<u16>| ids.map(TargetId).collect::<Vec<_>>();
+        // One leaves.
+        (label.before, label.targets[3].role) = (label.voters(), Role::Removed);
+        let text = label.to_json();
+        assert!(text.replace(['\n', ' '], "").ends_with("\"before\":[0,1,2,3]}"), "{text}");
+        let read = Label::from_json(&text).unwrap();
+        assert_eq!((read.voters(), &read.before, read.targets[3].role), (ids(0..4), &ids(0..3), Role::Draining));
+        assert_eq!(Label::from_json(&read.to_json()).unwrap(), read);
+        // One joins.
+        (label.before, label.targets[3].role) = (ids(0..3), Role::Active);
+        assert_eq!(Label::from_json(&label.to_json()).unwrap(), label);
+    }
+
+    #[test]
+    fn of_two_openings_the_later_one_writes_the_newer_label() {
+        let mut label = Label::new([7; 16], "v", "rs:2+1", 1 << 20, 2, Vec::new());
+        let first = label.next_generation(5);
+        label.generation = first + 1000;
+        assert_eq!(label.next_generation(5), first + 1001);
+        assert!(label.next_generation(6) > first + 1001);
+        // What was given up with a loss may have had any newer one.
+        label.losses.push(Loss { when: 0, targets: Vec::new(), of: 3 });
+        let skipped = label.generation + EPOCHS_PER_LOSS * GENERATIONS_PER_EPOCH;
+        assert!(label.next_generation(6) > skipped && skipped > label.generation);
     }
 
     /// A label that was written before failure domains existed.

@@ -9,6 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use volume::target::{Disk, Target};
 
+/// The longest wait for a target.
+pub(crate) const TARGET_TIMEOUT: Duration = Duration::from_secs(15);
+
 /// Finds targets by the places that labels name.
 pub trait Places: fmt::Debug + Send + Sync {
     /// Creates an empty target at a place that has none.

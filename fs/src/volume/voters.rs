@@ -1,9 +1,7 @@
 //! The arithmetic of a volume's targets: how many may be away while its metadata can be read and
 //! written. What is durable is on m+1 targets, so that any N-m of N have it.
 
-use crate::volume::find::FoundTargets;
-use crate::volume::label::{Label, Member};
-use crate::{Error, Result};
+use crate::volume::label::Label;
 
 /// The targets that a label lists, which vote about the newest state of the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,30 +37,6 @@ impl Voters {
     /// How many more targets it takes until it can be written with m of them away.
     pub fn more(self) -> usize {
         (2 * self.losses + 1).saturating_sub(self.all)
-    }
-}
-
-impl FoundTargets {
-    /// Fails when so few targets were found that others may have a newer state.
-    pub fn is_newest(&self) -> Result<()> {
-        let (voters, there) = (Voters::of(&self.label), self.disks.len());
-        if there >= voters.needed() {
-            return Ok(());
-        }
-        const NAMED: usize = 4;
-        let missing: Vec<_> = self.label.members().filter(|member| !self.disks.contains_key(&member.id)).collect();
-        let name = |member: &&Member| format!("target {}: {}", member.id.0, volume::Shown(&member.path));
-        let mut named: Vec<String> = missing.iter().take(NAMED).map(name).collect();
-        if missing.len() > NAMED {
-            named.push(format!("and {} more", missing.len() - NAMED));
-        }
-        Err(Error::TooFew(format!(
-            "{there} of {} targets of the volume {} are there and {} are needed to know its newest state; missing: {}",
-            voters.all,
-            self.label.name,
-            voters.needed(),
-            named.join(", ")
-        )))
     }
 }
 

@@ -28,6 +28,8 @@ pub(in crate::journal) fn set_targets(shared: &Shared, targets: Vec<MirrorTarget
     match go(shared, targets.clone()) {
         Ok(()) => {
             shared.grow(targets.len());
+            // From here on the caller may change the label.
+            shared.lease.count_only(targets.iter().map(|(id, _)| *id).collect());
             leave(shared, &before, &targets);
         }
         Err(error) => {
