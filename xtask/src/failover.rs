@@ -1,7 +1,7 @@
 //! How long clients wait when the metadata server that has a volume is killed, stopped, cut off,
 //! has a full disk, or gives the volume away: a cluster of real processes with three metadata
-//! servers, clients on two mounts or more, and many rounds. Every byte that was acknowledged as durable is
-//! checked.
+//! servers, clients on two mounts or more, and many rounds. Every byte that was acknowledged as
+//! durable is checked.
 //!
 //! A real process has the clock of its machine, so clocks that are wrong are left to `simulate`.
 

@@ -51,8 +51,8 @@ impl Volume {
         run(weft().arg("cat").arg(self.at(path)))
     }
 
-    /// Waits until nothing needs attention. On a busy machine a target may answer late for a moment,
-    /// which the status says.
+    /// Waits until nothing needs attention. The status says, too, that a target answers late for a
+    /// moment on a busy machine.
     #[track_caller]
     pub fn becomes_healthy(&self) {
         let begun = std::time::Instant::now();

@@ -88,9 +88,8 @@ pub(crate) fn complete(
 /// on a thread of its own: those of a target may wait for its other answers.
 fn generations(ids: &[TargetId], enough: usize, targets: &Targets) -> Vec<(TargetId, Option<u64>)> {
     let there = ids.iter().filter_map(|&id| Some((id, targets.get(id)?)));
-    let questions = there.map(|(id, target)| {
-        move || Label::read(&*target, "").map(|label| (id, label.map(|label| label.generation)))
-    });
+    let questions = there
+        .map(|(id, target)| move || Label::read(&*target, "").map(|label| (id, label.map(|label| label.generation))));
     let wait = Wait { least: enough, wanted: ids.len(), deadline: TARGET_TIMEOUT };
     ask_all(questions, Result::is_ok, wait).into_iter().flatten().flatten().collect()
 }
