@@ -4,7 +4,7 @@
 use cluster::capability::{CLOCK_TOLERANCE, Capability, Fence, FenceMessage, Rights, TOKEN_BYTES, Token, now_ms};
 use cluster::{Identity, Members, Store, make_identities, use_identity};
 use fs::Places;
-use plan::{SetId, TargetId};
+use plan::{SessionId, SetId, TargetId};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -60,12 +60,18 @@ fn what_a_master_shows_lasts_no_longer_than_what_its_client_showed() {
     let places: Vec<&str> = places.iter().map(String::as_str).collect();
     let now = now_ms();
     // A store accepts no work of a session before it knows which sessions live.
-    let all = Capability { volume, set: SetId(0), rights: Rights::Everything, session: 0, expires_ms: u64::MAX };
-    let fence = FenceMessage::encode(&key.sign(&all), Fence { volume, next: 2, live: vec![1] });
+    let all = Capability {
+        volume,
+        set: SetId(0),
+        rights: Rights::Everything,
+        session: SessionId::NONE,
+        expires_ms: u64::MAX,
+    };
+    let fence = FenceMessage::encode(&key.sign(&all), Fence { volume, next: SessionId(2), live: vec![SessionId(1)] });
     client.call_blocking(FENCE, &fence, &[], Duration::from_secs(20)).unwrap();
     for (set, expires_ms) in [(3, now + 20_000), (4, now + 25_000), (3, now + 30_000)] {
         let set = SetId(set);
-        let token = key.sign(&Capability { volume, set, rights: Rights::Write, session: 1, expires_ms });
+        let token = key.sign(&Capability { volume, set, rights: Rights::Write, session: SessionId(1), expires_ms });
         let (record, checksum) = (CHUNK_HEADER_BYTES as u32, gf::checksum::crc64(b"data"));
         // As a client encodes it: volume, set, code, time, record, sequence, manifest, spare,
         // checksum, token, server, places.
@@ -77,7 +83,10 @@ fn what_a_master_shows_lasts_no_longer_than_what_its_client_showed() {
         assert!(tokens.len() >= 5, "{tokens:?}");
         for token in tokens {
             let says = token.says().unwrap();
-            assert_eq!((says.volume, says.set, says.rights, says.session), (volume, set, Rights::Write, 0));
+            assert_eq!(
+                (says.volume, says.set, says.rights, says.session),
+                (volume, set, Rights::Write, SessionId::NONE)
+            );
             assert_eq!(says.expires_ms, expires_ms);
             assert!(key.open(&token).is_ok());
         }

@@ -3,7 +3,7 @@
 use cluster::capability::{CLOCK_TOLERANCE, Capability, Fence, FenceMessage, Rights};
 use cluster::{ClusterKey, Identity, Members, Store, make_identities};
 use fs::Places;
-use plan::{SetId, TargetId};
+use plan::{SessionId, SetId, TargetId};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -52,6 +52,7 @@ impl Running {
 
     /// Writes in a session at an offset.
     fn write(&self, session: u64, offset: u64, timeout: Duration) -> Result<(), Error> {
+        let session = SessionId(session);
         let capability =
             Capability { volume: VOLUME, set: SetId(3), rights: Rights::Write, session, expires_ms: u64::MAX };
         let token = self.key.sign(&capability);
@@ -65,9 +66,15 @@ impl Running {
 
     /// Tells the store which sessions below 10 live.
     fn tell(&self, live: &[u64]) {
-        let all =
-            Capability { volume: VOLUME, set: SetId(0), rights: Rights::Everything, session: 0, expires_ms: u64::MAX };
-        let fence = Fence { volume: VOLUME, next: 10, live: live.to_vec() };
+        let all = Capability {
+            volume: VOLUME,
+            set: SetId(0),
+            rights: Rights::Everything,
+            session: SessionId::NONE,
+            expires_ms: u64::MAX,
+        };
+        let live = live.iter().copied().map(SessionId).collect();
+        let fence = Fence { volume: VOLUME, next: SessionId(10), live };
         let message = FenceMessage::encode(&self.key.sign(&all), fence);
         self.client.call_blocking(FENCE, &message, &[], TEST_TIMEOUT).unwrap();
     }

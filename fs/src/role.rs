@@ -5,7 +5,7 @@ use crate::client::Client;
 use crate::data::sharing::{Reservation, Sharing};
 use crate::{Error, FileSystem, Result};
 use meta::Attributes;
-use plan::{Ino, TargetId};
+use plan::{Ino, SessionId, TargetId};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ impl Sharing for Engine {
         false
     }
 
-    fn session(&self) -> Option<u64> {
+    fn session(&self) -> Option<SessionId> {
         None
     }
 

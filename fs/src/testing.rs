@@ -3,7 +3,7 @@
 use crate::volume::label::{Label, Member};
 use crate::{FileKind, FileSystem, New, OpenOptions, ROOT, Server, Sessions};
 use meta::kv::MemoryIndex;
-use plan::{Ino, TargetId};
+use plan::{Ino, SessionId, TargetId};
 use session::port::{Entry, Remote, Session, VERSION, session_of_work};
 use session::transport::Call;
 use session::transport::{Answer, Recall};
@@ -79,7 +79,7 @@ impl Lab {
 }
 
 /// A connection to a server in this process, in a session if there is one.
-pub(crate) struct Way(pub Arc<Sessions>, pub Option<u64>);
+pub(crate) struct Way(pub Arc<Sessions>, pub Option<SessionId>);
 
 impl Call for Way {
     fn call(&self, operation: u16, arguments: &[u8]) -> meta::Result<Vec<u8>> {

@@ -8,7 +8,7 @@ use fs::{ROOT, Sessions};
 use lab::cluster::{Cluster, lock};
 use lab::{content, make, pattern};
 use meta::{AttributeChange, BulkFile, ContentEdit, FileKind, New, Rename, RenameMode, Resize, SetTime, Time};
-use plan::{Extent, ExtentPlace, Ino, SetId, Span, TargetId};
+use plan::{Extent, ExtentPlace, Ino, SessionId, SetId, Span, TargetId};
 use session::caller::{Caller, Secret};
 use session::port::{Entry, FileLock, Held, Opening, Port, Remote, Session, VERSION, Welcome};
 use session::transport::Call;
@@ -36,7 +36,7 @@ impl Call for Member {
     }
 }
 
-fn member(cluster: &Cluster, session: Option<u64>) -> Remote<Member> {
+fn member(cluster: &Cluster, session: Option<SessionId>) -> Remote<Member> {
     Remote(Member { server: lock(&cluster.server).clone().expect("it runs"), caller: Caller::trusted(session) })
 }
 
@@ -63,12 +63,12 @@ fn a_session_is_its_clients_alone() {
     all("after a restart");
     // In its own session, a client can begin neither the session of another client nor one that
     // never existed.
-    for other in [a.session, b.session + 1, u64::MAX - 1, u64::MAX, 0] {
+    for other in [a.session.0, b.session.0 + 1, u64::MAX - 1, u64::MAX, 0].map(SessionId) {
         assert!(member(&cluster, Some(b.session)).begin(Some(other), "mallory".into(), Vec::new()).is_err(), "{other}");
         assert!(member(&cluster, None).begin(Some(other), "mallory".into(), Vec::new()).is_err(), "{other}");
     }
     let next = join(&cluster).1.session;
-    assert!(next > b.session && next < u64::MAX / 2, "the counter goes on: {next}");
+    assert!(next > b.session && next < SessionId(u64::MAX / 2), "the counter goes on: {next}");
 }
 
 /// The server's memory for locks is limited, and a session at the limit can still unlock.
@@ -396,7 +396,7 @@ impl Hostile {
             48 => at.removed(self.number(), &self.many(Self::ino), &self.many(Self::ino)).map(drop),
             49 => {
                 let entry = Entry {
-                    session: self.maybe(|own| if own.0.bool() { own.0.u64(..8) } else { own.number() }),
+                    session: self.maybe(|own| SessionId(if own.0.bool() { own.0.u64(..8) } else { own.number() })),
                     name: String::from_utf8_lossy(&self.name()).into_owned(),
                     sets: self.many(Self::set),
                     opening: Opening { number: self.number(), id: [self.0.u8(..); 16] },

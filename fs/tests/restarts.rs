@@ -6,6 +6,7 @@ use fs::{FileKind, FileSystem, ROOT, SetAttributes};
 use lab::cluster::{Cluster, LEASE, Wire, lock};
 use lab::{content, make, pattern};
 use meta::{AttributeChange, ContentEdit, Rename, RenameMode, Resize, Time};
+use plan::SessionId;
 use session::port::{ENTER, Port, Remote};
 use session::transport::Call;
 use session::transport::{Answer, Recall, Request};
@@ -183,7 +184,7 @@ struct Asked<'a> {
 impl Call for Asked<'_> {
     fn call(&self, operation: u16, arguments: &[u8]) -> meta::Result<Vec<u8>> {
         let server = lock(&self.wire.cluster.server).clone().expect("it runs");
-        let session = Some(self.wire.session.load(Ordering::SeqCst));
+        let session = Some(SessionId(self.wire.session.load(Ordering::SeqCst)));
         let recall: Recall = Arc::new(|_: &[session::Question]| ());
         loop {
             match server

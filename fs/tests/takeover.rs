@@ -5,7 +5,7 @@ mod lab;
 use fs::{FileLock, FileSystem, ROOT, RenameMode, Sessions, SetAttributes};
 use lab::cluster::{Cluster, Raw, lock};
 use lab::{Lab, content, make, pattern};
-use plan::Ino;
+use plan::{Ino, SessionId};
 use session::port::{Entry, Held, Remote, Session, VERSION};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -260,7 +260,7 @@ fn many_clients_with_many_files_come_back_while_one_is_slow() {
     let enter = |session| Entry { session, name: "many".into(), ..Entry::default() };
     let server = serve();
     let begin = |_| Remote(Raw { server: server.clone(), session: None }).enter(VERSION, &enter(None)).unwrap();
-    let sessions: Vec<u64> = (0..=CLIENTS).map(begin).map(|entered| entered.welcome.session).collect();
+    let sessions: Vec<SessionId> = (0..=CLIENTS).map(begin).map(|entered| entered.welcome.session).collect();
     server.close().unwrap();
     let server = serve();
     let at = |session| Remote(Raw { server: server.clone(), session: Some(session) });
@@ -273,8 +273,8 @@ fn many_clients_with_many_files_come_back_while_one_is_slow() {
             scope.spawn(move || {
                 assert!(at.enter(VERSION, &entry).unwrap().welcome.fresh);
                 let held = Held {
-                    open: (0..FILES).map(|file| (Ino(session * FILES + file), 1, 1)).collect(),
-                    dirty: (0..FILES).map(|file| (Ino(session * FILES + file), 1)).collect(),
+                    open: (0..FILES).map(|file| (Ino(session.0 * FILES + file), 1, 1)).collect(),
+                    dirty: (0..FILES).map(|file| (Ino(session.0 * FILES + file), 1)).collect(),
                     ..Held::default()
                 };
                 assert_eq!(at.reclaim(0, true, &held).unwrap(), []);
@@ -283,7 +283,7 @@ fn many_clients_with_many_files_come_back_while_one_is_slow() {
         }
     });
     eprintln!("{CLIENTS} clients with {FILES} open files each are back after {:?}", begun.elapsed());
-    assert!(others.iter().all(|session| server.has_open(Ino(session * FILES + FILES - 1))));
+    assert!(others.iter().all(|session| server.has_open(Ino(session.0 * FILES + FILES - 1))));
     // The slow one tells its part at last.
     assert!(at(slow).heartbeat().is_err());
     assert_eq!(at(slow).reclaim(0, true, &Held::default()).unwrap(), []);

@@ -9,7 +9,7 @@ use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use meta::{
     AttributeChange, BulkFile, ContentEdit, FileKind, MAX_SIZE, New, ROOT, Rename, RenameMode, Resize, SetTime, Time,
 };
-use plan::{Extent, ExtentPlace, Ino, SetId, Span, TargetId};
+use plan::{Extent, ExtentPlace, Ino, SessionId, SetId, Span, TargetId};
 use server::Client;
 use session::port::{Entry, FileLock, Held, Port, Remote, Session, VERSION};
 use std::cell::RefCell;
@@ -202,7 +202,7 @@ fn use_port(u: &mut Unstructured<'_>, port: &impl Port) -> Result<()> {
 
 /// A call of an operation of the session. It takes no lock that it would wait for, and enters no
 /// session but `own`: a new one waits for the others.
-fn use_session(u: &mut Unstructured<'_>, session: &impl Session, own: Option<u64>) -> Result<()> {
+fn use_session(u: &mut Unstructured<'_>, session: &impl Session, own: Option<SessionId>) -> Result<()> {
     match u.int_in_range(0..=21)? {
         0 => drop(session.heartbeat()),
         1 => drop(session.end()),

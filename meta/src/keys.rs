@@ -16,7 +16,7 @@
 //! | `K` session, request | a request that was carried out and whose answer may not have arrived |
 //! | `S` name | a setting |
 
-use plan::{Ino, SetId};
+use plan::{Ino, SessionId, SetId};
 use std::ops::Range;
 
 pub(crate) const INODE_LOCATION: u8 = b'I';
@@ -137,8 +137,8 @@ pub(crate) fn orphan(ino: Ino) -> Vec<u8> {
     key(ORPHAN, &[ino.0], &[])
 }
 
-pub(crate) fn request(session: u64, request: u64) -> Vec<u8> {
-    key(REQUEST, &[session, request], &[])
+pub(crate) fn request(session: SessionId, request: u64) -> Vec<u8> {
+    key(REQUEST, &[session.0, request], &[])
 }
 
 pub(crate) fn totals() -> Vec<u8> {

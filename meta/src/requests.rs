@@ -7,6 +7,7 @@ use crate::kv::Batch;
 use crate::record::{decode, encode};
 use crate::transaction::{Transaction, run};
 use crate::{Error, Meta, Result, Seq, keys};
+use plan::SessionId;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeSet, HashMap};
@@ -32,7 +33,7 @@ fn forgets(request: u64) -> bool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IdempotencyKey {
     /// The session.
-    pub session: u64,
+    pub session: SessionId,
     /// The number of the request in the session.
     pub request: u64,
     /// No request below this number will be repeated.
@@ -42,7 +43,7 @@ pub struct IdempotencyKey {
 /// Up to which request of each session all records are removed. Without this, each search would
 /// step over all keys deleted since the last checkpoint of the index.
 #[derive(Default)]
-pub(crate) struct Floors(Mutex<HashMap<u64, Floor>>);
+pub(crate) struct Floors(Mutex<HashMap<SessionId, Floor>>);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Floor {
@@ -53,11 +54,11 @@ struct Floor {
 }
 
 impl Floors {
-    fn of(&self, session: u64) -> Floor {
+    fn of(&self, session: SessionId) -> Floor {
         lock(&self.0).get(&session).copied().unwrap_or_default()
     }
 
-    fn set(&self, session: u64, floor: Floor) {
+    fn set(&self, session: SessionId, floor: Floor) {
         let mut floors = lock(&self.0);
         if floors.len() >= FLOORS && !floors.contains_key(&session) {
             floors.clear();
@@ -130,10 +131,13 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be written.
-    pub fn forget_requests(&self, but: &BTreeSet<u64>) -> Result<()> {
+    pub fn forget_requests(&self, but: &BTreeSet<SessionId>) -> Result<()> {
         let found = self.scan_all(keys::under(vec![keys::REQUEST]))?;
-        let gone: Vec<Vec<u8>> =
-            found.into_iter().map(|(key, _)| key).filter(|key| !but.contains(&keys::number(key, 1))).collect();
+        let gone: Vec<Vec<u8>> = found
+            .into_iter()
+            .map(|(key, _)| key)
+            .filter(|key| !but.contains(&SessionId(keys::number(key, 1))))
+            .collect();
         for some in gone.chunks(FORGET_BATCH) {
             run(&*self.kv, |t| {
                 some.iter().for_each(|key| t.delete(key.clone()));
@@ -162,14 +166,14 @@ mod tests {
         let was_done = |idempotency_key: IdempotencyKey| meta.answer_of::<()>(&idempotency_key).unwrap().is_some();
         let last = (10..).find(|request| forgets(*request)).unwrap();
         for request in 1..=last {
-            carry_out(idempotency_key(7, request, request.saturating_sub(2)));
+            carry_out(idempotency_key(SessionId(7), request, request.saturating_sub(2)));
         }
-        carry_out(idempotency_key(8, 3, 0));
-        assert!((1..last - 2).all(|request| !was_done(idempotency_key(7, request, 0))));
-        assert!((last - 2..=last).all(|request| was_done(idempotency_key(7, request, 0))));
-        assert!(was_done(idempotency_key(8, 3, 0)) && !was_done(idempotency_key(8, 4, 0)));
-        meta.forget_requests(&BTreeSet::from([8])).unwrap();
-        assert!(!was_done(idempotency_key(7, last, 0)) && was_done(idempotency_key(8, 3, 0)));
+        carry_out(idempotency_key(SessionId(8), 3, 0));
+        assert!((1..last - 2).all(|request| !was_done(idempotency_key(SessionId(7), request, 0))));
+        assert!((last - 2..=last).all(|request| was_done(idempotency_key(SessionId(7), request, 0))));
+        assert!(was_done(idempotency_key(SessionId(8), 3, 0)) && !was_done(idempotency_key(SessionId(8), 4, 0)));
+        meta.forget_requests(&BTreeSet::from([SessionId(8)])).unwrap();
+        assert!(!was_done(idempotency_key(SessionId(7), last, 0)) && was_done(idempotency_key(SessionId(8), 3, 0)));
     }
 
     #[test]
@@ -179,7 +183,7 @@ mod tests {
         let next = std::cell::Cell::new(0);
         let idempotency_key = || {
             next.set(next.get() + 1);
-            IdempotencyKey { session: 7, request: next.get(), answered: 0 }
+            IdempotencyKey { session: SessionId(7), request: next.get(), answered: 0 }
         };
         let new = |kind| New { kind, mode: 0o755, uid: 1, gid: 2, device: 0, link: Vec::new() };
         let mut asked = idempotency_key();
@@ -223,7 +227,7 @@ mod tests {
     fn what_is_forgotten_is_not_looked_for_again() {
         let meta = Meta::open(Arc::new(Memory::new(crate::MERGE)), (0, 0), Time::default()).unwrap();
         let carry_out = |request: u64, fails: bool| {
-            let idempotency_key = IdempotencyKey { session: 7, request, answered: request };
+            let idempotency_key = IdempotencyKey { session: SessionId(7), request, answered: request };
             let fail = |t: &mut Transaction<'_>| {
                 meta.note(t, Some(&idempotency_key), &())?;
                 Err::<(), Error>(Error::NotFound)
@@ -237,11 +241,13 @@ mod tests {
         for request in 1..2000 {
             let fails = forgetting.iter().position(|&other| other == request).is_some_and(|place| place % 3 == 0);
             carry_out(request, fails);
-            let floor = meta.floors.of(7);
+            let floor = meta.floors.of(SessionId(7));
             if let (true, Some((by, next))) = (forgets(request), floor.next) {
                 assert_eq!((by, next), (request, request));
                 let kept = (1..request).filter(|&request| {
-                    meta.answer_of::<()>(&IdempotencyKey { session: 7, request, answered: 0 }).unwrap().is_some()
+                    meta.answer_of::<()>(&IdempotencyKey { session: SessionId(7), request, answered: 0 })
+                        .unwrap()
+                        .is_some()
                 });
                 assert!(fails || kept.count() == 0);
                 // The start of its search: the floor that the last successful one left.
@@ -251,7 +257,7 @@ mod tests {
                 assert_eq!(floor.at, last.unwrap_or(0));
             }
         }
-        (0..=FLOORS as u64).for_each(|session| meta.floors.set(session, Floor::default()));
+        (0..=FLOORS as u64).for_each(|session| meta.floors.set(SessionId(session), Floor::default()));
         assert!(meta.floors.0.lock().unwrap().len() <= FLOORS);
     }
 

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use cluster::StoreAddress;
 use fs::label::{Label, Member};
 use fs::{FileSystem, OpenOptions, Server, Sessions};
+use plan::SessionId;
 use session::Question;
 use session::port::{Entry, Port, Remote, Session, VERSION};
 use session::transport::Call;
@@ -33,9 +34,8 @@ impl MetadataService {
         Arc::new(Self { sessions })
     }
 
-    fn answer(&self, session: u64, recall: &Recall, operation: u16, arguments: &[u8]) -> Option<Bytes> {
-        let session = (session != 0).then_some(session);
-        match self.sessions.answer(session, recall, operation, arguments) {
+    fn answer(&self, session: SessionId, recall: &Recall, operation: u16, arguments: &[u8]) -> Option<Bytes> {
+        match self.sessions.answer(session.given(), recall, operation, arguments) {
             Answer::Done(answer) => Some(answer.into()),
             Answer::NoSession | Answer::Unknown => None,
         }
@@ -47,7 +47,7 @@ impl Service for MetadataService {
         self: Arc<Self>,
         router: &Arc<Router>,
         from: Process,
-        (number, session): (u64, u64),
+        (number, session): (u64, SessionId),
         operation: u16,
         arguments: Bytes,
     ) {
@@ -97,7 +97,7 @@ impl Line {
 
 impl Call for Line {
     fn call(&self, operation: u16, arguments: &[u8]) -> meta::Result<Vec<u8>> {
-        let session = self.session.load(Ordering::SeqCst);
+        let session = SessionId(self.session.load(Ordering::SeqCst));
         let answer = match &self.end {
             End::Here(service, recall) => service.answer(session, recall, operation, arguments),
             End::There(router) => router.ask(session, operation, arguments),
@@ -122,7 +122,7 @@ pub fn connect(
     let session: Arc<dyn Session> = Arc::new(Remote(line.clone()));
     let port: Arc<dyn Port> = Arc::new(Remote(line.clone()));
     let entered = session.enter(VERSION, &Entry { name: name.into(), ..Entry::default() })?;
-    line.session.store(entered.welcome.session, Ordering::SeqCst);
+    line.session.store(entered.welcome.session.0, Ordering::SeqCst);
     let id = Label::from_json(&entered.welcome.label)?.volume;
     let places = options.places.clone();
     let missing = Arc::new(Mutex::new(Vec::new()));

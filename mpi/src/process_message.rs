@@ -6,7 +6,7 @@ use archive::message::{Message, Problem};
 use archive::report::Facts;
 use archive::transport::Rank;
 use bytes::Bytes;
-use plan::{Ino, TargetId};
+use plan::{Ino, SessionId, TargetId};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub enum ProcessMessage {
     Role(Rank, Rank, Box<Message>),
     /// To the leader, a question to the metadata: its number, the session, the operation and its
     /// arguments.
-    Call(u64, u64, u16, Bytes),
+    Call(u64, SessionId, u16, Bytes),
     /// The answer to a question, by its number; None: the session is not known.
     Answer(u64, Option<Bytes>),
     /// From the leader: others want to read what was written to these files.
@@ -100,7 +100,7 @@ mod tests {
     fn messages_come_back() {
         let messages = [
             ProcessMessage::Role(2, 0, Box::new(Message::Found { groups: vec![], walks: vec![], done: true })),
-            ProcessMessage::Call(1 << 40, 7, 27, Bytes::from(vec![5; 300_000])),
+            ProcessMessage::Call(1 << 40, SessionId(7), 27, Bytes::from(vec![5; 300_000])),
             ProcessMessage::Facts(Box::default(), Some("no room".into())),
             ProcessMessage::End,
         ];

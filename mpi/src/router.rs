@@ -9,6 +9,7 @@ use archive::transport::{Broken, Rank, Transport, receive_from};
 use bytes::Bytes;
 use cli::archiving::warning;
 use fs::FileSystem;
+use plan::SessionId;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -39,7 +40,7 @@ pub trait Service: Send + Sync {
         self: Arc<Self>,
         router: &Arc<Router>,
         from: Process,
-        call: (u64, u64),
+        call: (u64, SessionId),
         operation: u16,
         arguments: Bytes,
     );
@@ -137,7 +138,7 @@ impl Router {
     }
 
     /// Asks the leader, and waits for the answer; None if there will be none.
-    pub fn ask(&self, session: u64, operation: u16, arguments: &[u8]) -> Option<Bytes> {
+    pub fn ask(&self, session: SessionId, operation: u16, arguments: &[u8]) -> Option<Bytes> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = channel();
         lock(&self.asked).insert(number, answer);

@@ -16,6 +16,26 @@ pub struct SetId(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Ino(pub u64);
 
+/// The number of a client's session with a volume. It is never given to another session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SessionId(pub u64);
+
+impl SessionId {
+    /// What is said in place of a number where there is no session: no session has it.
+    pub const NONE: Self = Self(0);
+
+    /// This number, unless it stands for no session.
+    pub fn given(self) -> Option<Self> {
+        (self != Self::NONE).then_some(self)
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(to)
+    }
+}
+
 impl SetId {
     /// The highest number.
     pub const MAX: Self = Self(u64::MAX);

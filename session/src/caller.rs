@@ -4,6 +4,7 @@
 //! which numbers were given out, and to which clients.
 
 use crate::port::Opening;
+use plan::SessionId;
 use std::io;
 
 /// Proves that a session belongs to a client.
@@ -35,9 +36,9 @@ fn random<const N: usize>() -> io::Result<[u8; N]> {
 }
 
 /// The secret of a session.
-pub(crate) fn secret(key: &[u8; 32], session: u64, peer: &str) -> Secret {
+pub(crate) fn secret(key: &[u8; 32], session: SessionId, peer: &str) -> Secret {
     let mut hasher = blake3::Hasher::new_keyed(key);
-    hasher.update(&session.to_le_bytes()).update(peer.as_bytes());
+    hasher.update(&session.0.to_le_bytes()).update(peer.as_bytes());
     let mut secret = Secret::default();
     secret.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
     secret
@@ -62,28 +63,28 @@ fn same(a: &Secret, b: &Secret) -> bool {
 /// A client that proved that the session is its own, or that has none yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    pub(crate) session: Option<u64>,
+    pub(crate) session: Option<SessionId>,
     /// The name in its certificate; empty without certificates.
     pub(crate) peer: String,
 }
 
 impl Caller {
     /// A client in this process, which needs no secret.
-    pub fn trusted(session: Option<u64>) -> Self {
+    pub fn trusted(session: Option<SessionId>) -> Self {
         Self { session, peer: String::new() }
     }
 
     /// A client on the network; None when the session is not its own.
     pub(crate) fn verified(
         key: &[u8; 32],
-        session: u64,
+        session: SessionId,
         shown: &Secret,
         peer: &str,
         opening: &Opening,
     ) -> Option<Self> {
         let secret = secret(key, session, peer);
-        let own = session == 0 || same(&secret, shown) || same(&bound_secret(&secret, opening), shown);
-        own.then(|| Self { session: (session != 0).then_some(session), peer: peer.into() })
+        let own = session == SessionId::NONE || same(&secret, shown) || same(&bound_secret(&secret, opening), shown);
+        own.then(|| Self { session: session.given(), peer: peer.into() })
     }
 }
 
@@ -94,16 +95,20 @@ mod tests {
     #[test]
     fn a_session_is_its_clients_alone() {
         let key = new_key().unwrap();
-        let shown = secret(&key, 7, "laptop");
+        let shown = secret(&key, SessionId(7), "laptop");
         let opening = Opening { number: 3, id: [4; 16] };
-        let of = |session, shown: &Secret, peer| Caller::verified(&key, session, shown, peer, &opening).is_some();
+        let of =
+            |session, shown: &Secret, peer| Caller::verified(&key, SessionId(session), shown, peer, &opening).is_some();
         assert!(of(7, &shown, "laptop"));
         assert!(!of(8, &shown, "laptop"), "another number");
         assert!(!of(7, &shown, "store1") && !of(7, &shown, ""), "another member");
         assert!(!of(7, &Secret::default(), "laptop"), "no secret");
         assert!(of(0, &Secret::default(), "anybody"), "who has none yet needs none");
-        assert_eq!(Caller::verified(&key, 0, &shown, "x", &opening).unwrap().session, None);
-        assert!(Caller::verified(&new_key().unwrap(), 7, &shown, "laptop", &opening).is_none(), "another volume");
+        assert_eq!(Caller::verified(&key, SessionId::NONE, &shown, "x", &opening).unwrap().session, None);
+        assert!(
+            Caller::verified(&new_key().unwrap(), SessionId(7), &shown, "laptop", &opening).is_none(),
+            "another volume"
+        );
         assert!(of(7, &bound_secret(&shown, &opening), "laptop"));
         let others = [Opening { number: 4, ..opening }, Opening { id: [5; 16], ..opening }];
         assert!(!others.iter().any(|other| of(7, &bound_secret(&shown, other), "laptop")), "another opening");

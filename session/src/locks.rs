@@ -2,12 +2,12 @@
 //! without a clock and without waiting. The server keeps the locks of all clients, a client keeps
 //! its own.
 
-use plan::Ino;
+use plan::{Ino, SessionId};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 /// The owner of a lock: the session, and the owner's id in that client's kernel.
-pub type Owner = (u64, u64);
+pub type Owner = (SessionId, u64);
 
 /// A lock of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct Lock {
 #[derive(Debug, Default)]
 pub struct Locks {
     files: BTreeMap<Ino, Vec<Lock>>,
-    held: BTreeMap<u64, usize>,
+    held: BTreeMap<SessionId, usize>,
 }
 
 fn meet(a: &RangeInclusive<u64>, b: &RangeInclusive<u64>) -> bool {
@@ -104,7 +104,7 @@ impl Locks {
     }
 
     /// How many locks a session has. A lock that was unlocked in the middle counts as two.
-    pub fn held(&self, session: u64) -> usize {
+    pub fn held(&self, session: SessionId) -> usize {
         self.held.get(&session).copied().unwrap_or(0)
     }
 
@@ -121,7 +121,7 @@ impl Locks {
     }
 
     /// Removes all locks of a session.
-    pub fn end(&mut self, session: u64) {
+    pub fn end(&mut self, session: SessionId) {
         self.held.remove(&session);
         self.files.retain(|_, locks| {
             locks.retain(|lock| lock.owner.0 != session);
@@ -134,8 +134,8 @@ impl Locks {
 mod tests {
     use super::*;
 
-    const A: Owner = (1, 7);
-    const B: Owner = (2, 7);
+    const A: Owner = (SessionId(1), 7);
+    const B: Owner = (SessionId(2), 7);
 
     fn lock(owner: Owner, range: RangeInclusive<u64>, exclusive: bool) -> Lock {
         Lock { owner, range, exclusive, process: 9 }
@@ -151,7 +151,7 @@ mod tests {
         // Another file, or bytes behind the lock.
         assert!(locks.lock(Ino(6), lock(A, 9..=9, true)));
         assert!(locks.lock(Ino(5), lock(A, 21..=u64::MAX, true)));
-        locks.end(2);
+        locks.end(SessionId(2));
         assert!(locks.lock(Ino(5), lock(A, 0..=u64::MAX, true)));
     }
 
@@ -161,8 +161,9 @@ mod tests {
             steps in proptest::collection::vec((0u64..3, 0u64..30, 0u64..12, 0u8..3), 1..80),
         ) {
             let mut locks = Locks::default();
-            let mut bytes: Vec<BTreeMap<u64, bool>> = vec![BTreeMap::new(); 50];
+            let mut bytes: Vec<BTreeMap<SessionId, bool>> = vec![BTreeMap::new(); 50];
             for (owner, first, more, what) in steps {
+                let owner = SessionId(owner);
                 let range = first..=first + more;
                 if what == 2 {
                     locks.unlock(Ino(1), (owner, 0), &range);
@@ -180,11 +181,12 @@ mod tests {
                     range.for_each(|at| _ = bytes[at as usize].insert(owner, exclusive));
                 }
             }
-            let each = [0, 1, 2].map(|owner| locks.held(owner));
-            let counted = |owner: u64| {
+            let sessions = [0, 1, 2].map(SessionId);
+            let each = sessions.map(|session| locks.held(session));
+            let counted = |owner| {
                 locks.files.get(&Ino(1)).map_or(0, |all| all.iter().filter(|lock| lock.owner.0 == owner).count())
             };
-            proptest::prop_assert_eq!(each, [counted(0), counted(1), counted(2)]);
+            proptest::prop_assert_eq!(each, sessions.map(counted));
             let held: usize = locks.files.get(&Ino(1)).map_or(0, |all| {
                 all.iter().map(|l| (l.range.end() - l.range.start() + 1) as usize).sum()
             });

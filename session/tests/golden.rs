@@ -6,7 +6,7 @@ use meta::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, FileKind, Listed, New, Removed,
     Rename, RenameMode, Resize, Result, SetRecord, SetTime, Time, Totals,
 };
-use plan::{Extent, ExtentPlace, Ino, SetId, Span, TargetId};
+use plan::{Extent, ExtentPlace, Ino, SessionId, SetId, Span, TargetId};
 use serde::Serialize;
 use session::port::{
     Entered, Entry, FileLock, Heartbeat, Held, Opening, PORT_NAMES, Port, Remote, SESSION_NAMES, Session, VERSION,
@@ -130,7 +130,7 @@ fn lock(owner: u64) -> FileLock {
 
 fn welcome() -> Welcome {
     Welcome {
-        session: 7,
+        session: SessionId(7),
         secret: [0x5e; 16],
         fresh: true,
         lapsed: false,
@@ -213,8 +213,13 @@ fn file_operations_have_fixed_bytes() {
 #[test]
 fn session_operations_have_fixed_bytes() {
     let opening = Opening { number: 3, id: [0xab; 16] };
-    let entry =
-        Entry { session: Some(7), name: "client".into(), sets: vec![SetId(11), SetId(300)], opening, alone: true };
+    let entry = Entry {
+        session: Some(SessionId(7)),
+        name: "client".into(),
+        sets: vec![SetId(11), SetId(300)],
+        opening,
+        alone: true,
+    };
     let entered = Entered { welcome: welcome(), opening, recovered: 300 };
     let held = Held {
         open: vec![(Ino(1000), 2, 1)],
@@ -226,7 +231,7 @@ fn session_operations_have_fixed_bytes() {
     };
     let heartbeat = Heartbeat { total: 1 << 40, free: 1 << 30, generation: 4, others: 2, removed: 300 };
     let lines = [
-        exchanged(&welcome(), |port| port.begin(Some(7), "client".into(), vec![SetId(11), SetId(300)])),
+        exchanged(&welcome(), |port| port.begin(Some(SessionId(7)), "client".into(), vec![SetId(11), SetId(300)])),
         exchanged(&heartbeat, Session::heartbeat),
         exchanged(&(), Session::end),
         exchanged(&vec![(SetId(70_000), set())], |port| port.new_sets(2, &[TargetId(3)], &[SetId(11), SetId(300)])),

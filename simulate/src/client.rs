@@ -5,6 +5,7 @@ use crate::link::{Connection, Link};
 use crate::network::Host;
 use fs::label::Member;
 use fs::{FileSystem, OpenOptions, Server};
+use plan::SessionId;
 use session::port::{Entry, Port, Remote, Session, VERSION};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -57,7 +58,7 @@ impl Client {
     }
 
     /// Its session now.
-    pub fn session(&self) -> u64 {
-        self.connection.session.load(Ordering::SeqCst)
+    pub fn session(&self) -> SessionId {
+        SessionId(self.connection.session.load(Ordering::SeqCst))
     }
 }

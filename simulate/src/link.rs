@@ -7,6 +7,7 @@ use crate::network::Host;
 use crate::server::{Reply, Server, Ticket};
 use fs::FileSystem;
 use meta::Error;
+use plan::SessionId;
 use session::Question;
 use session::port::{ENTER, Entered, HEARTBEAT, Remote, Session, answered_by, opening_of_work, session_of_work};
 use session::transport::Call;
@@ -76,7 +77,7 @@ impl Connection {
     pub fn have(&self, entered: &Entered) {
         let session = entered.welcome.session;
         self.opening.store(entered.opening.number, Ordering::SeqCst);
-        if self.session.swap(session, Ordering::SeqCst) != session {
+        if self.session.swap(session.0, Ordering::SeqCst) != session.0 {
             world::note(format_args!("has session {session}"));
         }
     }
@@ -203,7 +204,7 @@ impl Link {
         let only_for = opening_of_work().filter(|_| !self.takes_up);
         let (begun, mut again) = (Instant::now(), false);
         loop {
-            let session = connection.session.load(Ordering::SeqCst);
+            let session = SessionId(connection.session.load(Ordering::SeqCst));
             if of_work.is_some_and(|other| other != session) {
                 return unavailable("the session ended before this was done");
             }

@@ -4,6 +4,7 @@ use crate::broken::Broken;
 use crate::network::Host;
 use bytes::Bytes;
 use fs::{Sessions, Tenure};
+use plan::SessionId;
 use session::caller::Caller;
 use session::port;
 use session::replay::{Replay, Seen};
@@ -26,7 +27,7 @@ const TENURE_POLL_INTERVAL: Duration = Duration::from_millis(10);
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket {
     /// 0 for none.
-    pub session: u64,
+    pub session: SessionId,
     /// The opening that the client knows: requests are for its server.
     pub opening: u64,
     pub request: u64,
@@ -48,7 +49,7 @@ pub struct Server {
     pub process: Process,
     pub host: Host,
     pub sessions: Arc<Sessions>,
-    replays: Mutex<BTreeMap<u64, Arc<Replay>>>,
+    replays: Mutex<BTreeMap<SessionId, Arc<Replay>>>,
     broken: Broken,
 }
 
@@ -58,7 +59,7 @@ impl Server {
         Self { process, host, sessions, replays: Mutex::default(), broken }
     }
 
-    fn replay(&self, session: u64) -> Arc<Replay> {
+    fn replay(&self, session: SessionId) -> Arc<Replay> {
         lock(&self.replays).entry(session).or_default().clone()
     }
 
@@ -81,18 +82,18 @@ impl Server {
         let (operation, arguments) = broken_sync(self.broken, operation, arguments);
         let arguments = &*arguments;
         let Ticket { session, opening, request: number, answered, again } = ticket;
-        if session != 0 && operation != port::ENTER && opening != self.sessions.opening().number {
+        if session != SessionId::NONE && operation != port::ENTER && opening != self.sessions.opening().number {
             return Reply::NoSession;
         }
-        let caller = Caller::trusted((session != 0).then_some(session));
+        let caller = Caller::trusted(session.given());
         let answer = |number, again| {
             let request = Request { number, answered, again };
             self.sessions.answer_request(&caller, recall, operation, arguments, request).0
         };
-        if self.broken == Broken::Locks && operation == LOCK && session != 0 {
+        if self.broken == Broken::Locks && operation == LOCK && session != SessionId::NONE {
             return granted();
         }
-        if session == 0 || port::only_reads(operation) {
+        if session == SessionId::NONE || port::only_reads(operation) {
             return reply(answer(number, again));
         }
         if self.broken == Broken::Once {

@@ -1,6 +1,7 @@
 //! A store: its disk, which keeps synced data only when its machine loses power, and the fence that
 //! the metadata server sent it.
 
+use plan::SessionId;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,7 +32,7 @@ pub struct Store {
     /// Changes with each start of its machine.
     boot: AtomicU64,
     /// The number of the next session, and the live sessions; None until it has learned them.
-    fence: Mutex<Option<(u64, BTreeSet<u64>)>>,
+    fence: Mutex<Option<(SessionId, BTreeSet<SessionId>)>>,
     /// The newest opening whose server has told them.
     opening: AtomicU64,
     /// Syncs do nothing: a broken rule.
@@ -106,11 +107,11 @@ impl Store {
 
     /// The metadata server of an opening says which sessions live. One that was taken over is not
     /// heard.
-    pub fn hear(&self, opening: u64, next: u64, live: Vec<u64>) {
+    pub fn hear(&self, opening: u64, next: SessionId, live: Vec<SessionId>) {
         if self.opening.fetch_max(opening, Ordering::SeqCst) > opening {
             return;
         }
-        let mut live: BTreeSet<u64> = live.into_iter().collect();
+        let mut live: BTreeSet<SessionId> = live.into_iter().collect();
         world::atomically(|| {
             let mut fence = lock(&self.fence);
             if let Some((known, before)) = &*fence {
@@ -124,7 +125,7 @@ impl Store {
     }
 
     /// Whether a session may write.
-    pub fn admits(&self, session: u64) -> bool {
+    pub fn admits(&self, session: SessionId) -> bool {
         world::atomically(|| {
             let fence = lock(&self.fence);
             fence.as_ref().is_some_and(|(next, live)| session >= *next || live.contains(&session))

@@ -3,7 +3,7 @@
 
 use crate::network::{Host, Network};
 use crate::store::Store;
-use plan::SetId;
+use plan::{SessionId, SetId};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -36,7 +36,7 @@ pub struct View {
     /// The session of the client whose view this is; None for servers.
     pub session: Option<Arc<AtomicU64>>,
     /// The session in which each chunk set was written first.
-    sets: Mutex<BTreeMap<SetId, u64>>,
+    sets: Mutex<BTreeMap<SetId, SessionId>>,
     /// Files with data that is not synced, and the store's boot at the time of the write.
     unsynced: Mutex<BTreeMap<TargetFile, u64>>,
     /// With a broken rule: the claim that was made here once, which is shown from then on.
@@ -139,7 +139,7 @@ impl View {
     fn write_late(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) {
         let late = world::roll(|dice| dice.one_in(3).then(|| Duration::from_millis(dice.below(12_000))));
         let (Some(late), Some(session), TargetFile::Chunk { set, .. }) = (late, &self.session, file) else { return };
-        let now = session.load(Ordering::SeqCst);
+        let now = SessionId(session.load(Ordering::SeqCst));
         let began = *lock(&self.sets).entry(set).or_insert(now);
         let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
         let (store, boot) = (self.store.clone(), self.store.boot());
@@ -155,7 +155,7 @@ impl View {
     fn is_admitted(&self, file: TargetFile) -> io::Result<()> {
         let Some(session) = &self.session else { return Ok(()) };
         let TargetFile::Chunk { set, .. } = file else { return Ok(()) };
-        let now = session.load(Ordering::SeqCst);
+        let now = SessionId(session.load(Ordering::SeqCst));
         let began = *lock(&self.sets).entry(set).or_insert(now);
         match self.store.admits(began) {
             true => Ok(()),

@@ -6,7 +6,7 @@ use crate::scratch::{Ended, Scratch, noise, run, weft};
 use cluster::capability::{Capability, Credentials, KEY_FILE, Rights, Token, now_ms};
 use cluster::store::Stores;
 use cluster::{ClusterKey, Identity, RemoteTarget, StoreAddress};
-use plan::{SetId, TargetId};
+use plan::{SessionId, SetId, TargetId};
 use std::fs;
 use std::io::{ErrorKind, IoSlice};
 use std::os::unix::fs::PermissionsExt;
@@ -116,7 +116,7 @@ impl Secured {
 
     pub fn token(&self, set: SetId, rights: Rights, expires_ms: u64) -> Token {
         let label = ::fs::label::Label::read_pointer(&self.scratch.path.join("vol")).unwrap();
-        self.key().sign(&Capability { volume: label.id().unwrap(), set, rights, session: 0, expires_ms })
+        self.key().sign(&Capability { volume: label.id().unwrap(), set, rights, session: SessionId::NONE, expires_ms })
     }
 
     /// A set on the first three stores.
@@ -268,11 +268,13 @@ fn a_store_does_what_a_capability_permits_and_nothing_else() {
     // The clocks may differ by five minutes.
     assert!(read(&shows(cluster.token(set, Rights::Read, now_ms() - 200_000))).is_ok());
     is_refused(read(&shows(cluster.token(set, Rights::Read, now_ms() - 400_000))), "expired");
-    let other_volume = Capability { volume: [1; 16], set, rights: Rights::Read, session: 0, expires_ms: later };
+    let other_volume =
+        Capability { volume: [1; 16], set, rights: Rights::Read, session: SessionId::NONE, expires_ms: later };
     is_refused(read(&shows(cluster.key().sign(&other_volume))), "something else");
     // What a session was permitted ends with it: stores hear of that with the next report. The
     // numbers of sessions rise.
     let of = |session: u64| {
+        let session = SessionId(session);
         let token = cluster.token(set, Rights::Write, later).says().unwrap();
         shows(cluster.key().sign(&Capability { session, ..token }))
     };

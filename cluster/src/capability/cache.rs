@@ -115,6 +115,7 @@ impl Credentials for CapabilityCache {
 mod tests {
     use super::*;
     use crate::capability::{Capability, ClusterKey};
+    use plan::SessionId;
     use std::sync::Arc;
 
     fn chunk(set: u64) -> TargetFile {
@@ -123,7 +124,7 @@ mod tests {
 
     fn token(set: u64, rights: Rights, expires_ms: u64) -> Token {
         let set = SetId(set);
-        ClusterKey::new(&[3; 32]).sign(&Capability { volume: [1; 16], set, rights, session: 1, expires_ms })
+        ClusterKey::new(&[3; 32]).sign(&Capability { volume: [1; 16], set, rights, session: SessionId(1), expires_ms })
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use super::key::OWN;
 use super::{Capability, ClusterKey, Credentials, Rights, Token, now_ms, set_of};
-use plan::SetId;
+use plan::{SessionId, SetId};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use volume::lock;
@@ -78,7 +78,13 @@ impl Deputy {
         const MINUTE: u64 = 60_000;
         let own = (now_ms - now_ms % MINUTE).saturating_add(OWN.as_millis() as u64);
         let expires_ms = self.orders.expires_ms((self.volume, set))?.min(own);
-        Some(self.key.sign(&Capability { volume: self.volume, set, rights: Rights::Write, session: 0, expires_ms }))
+        Some(self.key.sign(&Capability {
+            volume: self.volume,
+            set,
+            rights: Rights::Write,
+            session: SessionId::NONE,
+            expires_ms,
+        }))
     }
 }
 
@@ -100,8 +106,13 @@ mod tests {
     fn a_deputy_permits_to_append_to_sets_of_its_volume_for_as_long_as_its_clients_may() {
         let (volume, orders) = ([8; 16], Arc::<Orders>::default());
         let deputy = Deputy { key: Arc::new(ClusterKey::new(&[1; 32])), volume, orders: orders.clone() };
-        let capability =
-            |expires_ms| Capability { volume, set: SetId(5), rights: Rights::Write, session: 0, expires_ms };
+        let capability = |expires_ms| Capability {
+            volume,
+            set: SetId(5),
+            rights: Rights::Write,
+            session: SessionId::NONE,
+            expires_ms,
+        };
         let begin =
             |set, expires_ms| orders.begin(volume, SetId(set), &deputy.key.sign(&capability(expires_ms))).unwrap();
         let shown = |now| deputy.token_at(SetId(5), now).map(|token| deputy.key.open(&token).unwrap());

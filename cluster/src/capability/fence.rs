@@ -2,6 +2,7 @@
 //! permission to write ends with the session, not only when its tokens expire.
 
 use super::{Capability, Token};
+use plan::SessionId;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::RwLock;
@@ -14,9 +15,9 @@ pub struct Fence {
     /// The volume.
     pub volume: [u8; 16],
     /// The number of the next session. The fence says nothing about this and later numbers.
-    pub next: u64,
+    pub next: SessionId,
     /// The sessions before `next` that live, in order. All others have ended.
-    pub live: Vec<u64>,
+    pub live: Vec<SessionId>,
 }
 
 /// A message to a store: a token that permits it, and the fence.
@@ -59,7 +60,7 @@ impl Fences {
     /// Whether the session of a capability lives; None before the first fence of its volume.
     pub fn lives(&self, of: &Capability) -> Option<bool> {
         // Capabilities of servers have no session.
-        if of.session == 0 {
+        if of.session == SessionId::NONE {
             return Some(true);
         }
         let volumes = unpoisoned(self.volumes.read());
@@ -78,7 +79,10 @@ mod tests {
     #[test]
     fn a_fence_has_fixed_bytes() {
         let volume = std::array::from_fn(|at| at as u8);
-        let message = Message { token: b"tok".to_vec(), fence: Fence { volume, next: 300, live: vec![1, 299] } };
+        let message = Message {
+            token: b"tok".to_vec(),
+            fence: Fence { volume, next: SessionId(300), live: [1, 299].map(SessionId).to_vec() },
+        };
         let bytes = postcard::to_allocvec(&message).unwrap();
         let bytes: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(bytes, "03746f6b000102030405060708090a0b0c0d0e0fac020201ab02");
@@ -92,12 +96,15 @@ mod tests {
                 volume: [volume; 16],
                 set: SetId(1),
                 rights: Rights::Write,
-                session,
+                session: SessionId(session),
                 expires_ms: u64::MAX,
             })
         };
         let ended = |volume, session| lives(volume, session) == Some(false);
-        let hear = |next, live: &[u64]| fences.hear(Fence { volume: [1; 16], next, live: live.to_vec() });
+        let hear = |next, live: &[u64]| {
+            let live = live.iter().copied().map(SessionId).collect();
+            fences.hear(Fence { volume: [1; 16], next: SessionId(next), live });
+        };
         assert_eq!((lives(1, 0), lives(1, 3)), (Some(true), None));
         hear(10, &[5, 3]);
         assert_eq!(

@@ -124,6 +124,7 @@ impl Guard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plan::SessionId;
 
     const VOLUME: [u8; 16] = [9; 16];
     const MINUTES: u64 = 60_000;
@@ -131,7 +132,7 @@ mod tests {
     fn guard() -> (Guard, Arc<ClusterKey>) {
         let key = Arc::new(ClusterKey::new(&[4; 32]));
         let guard = Guard::new(key.clone(), CLOCK_TOLERANCE);
-        guard.fence(Fence { volume: VOLUME, next: 2, live: vec![1] });
+        guard.fence(Fence { volume: VOLUME, next: SessionId(2), live: vec![SessionId(1)] });
         (guard, key)
     }
 
@@ -140,7 +141,8 @@ mod tests {
     fn nobody_writes_in_a_session_before_the_first_fence() {
         let key = Arc::new(ClusterKey::new(&[4; 32]));
         let guard = Guard::new(key.clone(), CLOCK_TOLERANCE);
-        let check = |session: u64, wanted| {
+        let check = |session, wanted| {
+            let session = SessionId(session);
             let token = key.sign(&Capability { session, ..capability(SetId(5), Rights::Write) });
             checked(&guard, token.as_bytes(), wanted, Some(VOLUME), 0)
         };
@@ -150,9 +152,9 @@ mod tests {
             (Err(Refusal::Other), Ok(()))
         );
         assert_eq!(check(0, Wanted::Write(SetId(5))), Ok(()), "a server");
-        guard.fence(Fence { volume: [8; 16], next: 9, live: vec![1] });
+        guard.fence(Fence { volume: [8; 16], next: SessionId(9), live: vec![SessionId(1)] });
         assert_eq!(check(1, Wanted::Write(SetId(5))), Err(Refusal::Unfenced));
-        guard.fence(Fence { volume: VOLUME, next: 3, live: vec![2] });
+        guard.fence(Fence { volume: VOLUME, next: SessionId(3), live: vec![SessionId(2)] });
         assert_eq!(
             [1, 2, 3].map(|session| check(session, Wanted::Write(SetId(5)))),
             [Err(Refusal::Ended), Ok(()), Ok(())]
@@ -160,7 +162,7 @@ mod tests {
     }
 
     fn capability(set: SetId, rights: Rights) -> Capability {
-        Capability { volume: VOLUME, set, rights, session: 1, expires_ms: 10 * MINUTES }
+        Capability { volume: VOLUME, set, rights, session: SessionId(1), expires_ms: 10 * MINUTES }
     }
 
     /// Checks twice: the first time by the signature, the second time from the cache.

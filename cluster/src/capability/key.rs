@@ -3,7 +3,7 @@
 
 use super::{Capability, Credentials, Refusal, Rights, SIGNED_BYTES, TOKEN_BYTES, Token, now_ms};
 use fs::Error;
-use plan::SetId;
+use plan::{SessionId, SetId};
 use std::fmt;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -118,8 +118,13 @@ impl ClusterKey {
             return token;
         }
         let expires_ms = now_ms.saturating_add(length);
-        let everything =
-            Capability { volume: [0; 16], set: SetId(0), rights: Rights::Everything, session: 0, expires_ms };
+        let everything = Capability {
+            volume: [0; 16],
+            set: SetId(0),
+            rights: Rights::Everything,
+            session: SessionId::NONE,
+            expires_ms,
+        };
         let token = self.sign(&everything);
         *own = Some((now_ms, token));
         token
@@ -143,7 +148,7 @@ mod tests {
     use super::*;
 
     fn capability() -> Capability {
-        Capability { volume: [7; 16], set: SetId(5), rights: Rights::Read, session: 3, expires_ms: 1000 }
+        Capability { volume: [7; 16], set: SetId(5), rights: Rights::Read, session: SessionId(3), expires_ms: 1000 }
     }
 
     #[test]

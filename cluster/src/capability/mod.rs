@@ -35,7 +35,7 @@ pub use fence::{Fence, Message as FenceMessage};
 pub use guard::{CLOCK_TOLERANCE, Guard, Wanted};
 pub use key::{ClusterKey, KEY_FILE};
 
-use plan::SetId;
+use plan::{SessionId, SetId};
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 use volume::target::TargetFile;
@@ -68,7 +68,7 @@ pub struct Capability {
     /// What the holder may do with the chunk set.
     pub rights: Rights,
     /// The session that the metadata server gave it to.
-    pub session: u64,
+    pub session: SessionId,
     /// When it expires, in milliseconds since 1970.
     pub expires_ms: u64,
 }
@@ -119,7 +119,7 @@ impl Capability {
         bytes[5] = self.rights as u8;
         bytes[8..24].copy_from_slice(&self.volume);
         bytes[24..32].copy_from_slice(&self.set.0.to_le_bytes());
-        bytes[32..40].copy_from_slice(&self.session.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.session.0.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.expires_ms.to_le_bytes());
         bytes
     }
@@ -135,7 +135,7 @@ impl Capability {
             _ => return None,
         };
         let volume = *bytes.get(8..)?.first_chunk()?;
-        let (set, session) = (SetId(u64_at(bytes, 24)?), u64_at(bytes, 32)?);
+        let (set, session) = (SetId(u64_at(bytes, 24)?), SessionId(u64_at(bytes, 32)?));
         Some(Self { volume, set, rights, session, expires_ms: u64_at(bytes, 40)? })
     }
 }
@@ -214,15 +214,20 @@ mod tests {
 
     fn any_capability() -> impl Strategy<Value = Capability> {
         let rights = prop_oneof![Just(Rights::Read), Just(Rights::Write), Just(Rights::Everything)];
-        (any::<[u8; 16]>(), any::<u64>().prop_map(SetId), rights, any::<u64>(), any::<u64>()).prop_map(
-            |(volume, set, rights, session, expires_ms)| Capability { volume, set, rights, session, expires_ms },
-        )
+        (any::<[u8; 16]>(), any::<u64>().prop_map(SetId), rights, any::<u64>().prop_map(SessionId), any::<u64>())
+            .prop_map(|(volume, set, rights, session, expires_ms)| Capability {
+                volume,
+                set,
+                rights,
+                session,
+                expires_ms,
+            })
     }
 
     #[test]
     fn the_bytes_are_those_of_the_table() {
         let (volume, rights) = ([7; 16], Rights::Write);
-        let capability = Capability { volume, set: SetId(0x0102), rights, session: 3, expires_ms: 0x0405 };
+        let capability = Capability { volume, set: SetId(0x0102), rights, session: SessionId(3), expires_ms: 0x0405 };
         let expected = [
             b"WEFC\x01\x03\0\0".as_slice(),
             &[7; 16],

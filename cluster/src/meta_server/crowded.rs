@@ -9,7 +9,7 @@ use fs::label::{Label, Member};
 use fs::{FileKind, FileSystem, OpenOptions, ROOT, Sessions};
 use meta::kv::MemoryIndex;
 use meta::{Error, New, Time};
-use plan::TargetId;
+use plan::{SessionId, TargetId};
 use session::port::{Port, Remote, Session};
 use session::transport::Call;
 use std::path::{Path, PathBuf};
@@ -70,12 +70,12 @@ impl Raw {
         let raw = Arc::new(raw);
         let welcome = asks(&raw).begin(None, member.into(), Vec::new()).unwrap();
         *raw.secret.lock().unwrap() = welcome.secret;
-        raw.session.store(welcome.session, Ordering::SeqCst);
+        raw.session.store(welcome.session.0, Ordering::SeqCst);
         raw
     }
 
     async fn send(&self, operation: u16, arguments: &[u8]) -> Result<Vec<u8>, wire::Error> {
-        let (session, secret) = (self.session.load(Ordering::SeqCst), *self.secret.lock().unwrap());
+        let (session, secret) = (SessionId(self.session.load(Ordering::SeqCst)), *self.secret.lock().unwrap());
         let request = self.next.fetch_add(1, Ordering::SeqCst);
         let ticket = Ticket { session, secret, request, answered: 1, again: false };
         let mut body = postcard::to_stdvec(&ticket).unwrap();

@@ -2,6 +2,7 @@
 //! are no side effects; the caller passes the time in.
 
 use crate::capability::{Capability, ClusterKey, Fence, FenceMessage, Rights};
+use plan::SessionId;
 use session::transport::Grant;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,12 +27,12 @@ impl Signer {
     }
 
     /// The message to stores that of all sessions before `next` only those in `live` exist.
-    pub fn fence(&self, next: u64, live: Vec<u64>, now_ms: u64) -> Vec<u8> {
+    pub fn fence(&self, next: SessionId, live: Vec<SessionId>, now_ms: u64) -> Vec<u8> {
         FenceMessage::encode(&self.key.own(now_ms), Fence { volume: self.volume, next, live })
     }
 
     /// The signed tokens, concatenated.
-    pub fn sign(&self, session: u64, grants: &[Grant], now_ms: u64) -> Vec<u8> {
+    pub fn sign(&self, session: SessionId, grants: &[Grant], now_ms: u64) -> Vec<u8> {
         let expires_ms = self.expires_ms(now_ms);
         let sign = |grant: &Grant| {
             let rights = if grant.write { Rights::Write } else { Rights::Read };
@@ -59,17 +60,17 @@ mod tests {
             assert!((45_000..=60_000).contains(&left), "{left}");
         }
         let grants = [Grant { set: SetId(4), write: false }, Grant { set: SetId(5), write: true }];
-        let tokens = signer.sign(8, &grants, 1_000_000);
+        let tokens = signer.sign(SessionId(8), &grants, 1_000_000);
         let opened: Vec<Capability> =
             tokens.chunks(TOKEN_BYTES).map(|token| key.open(&Token::from_bytes(token).unwrap()).unwrap()).collect();
         let capability = |set, rights| Capability {
             volume: [6; 16],
             set,
             rights,
-            session: 8,
+            session: SessionId(8),
             expires_ms: signer.expires_ms(1_000_000),
         };
         assert_eq!(opened, [capability(SetId(4), Rights::Read), capability(SetId(5), Rights::Write)]);
-        assert_eq!(signer.sign(8, &grants, 1_000_001), tokens, "the same for a while");
+        assert_eq!(signer.sign(SessionId(8), &grants, 1_000_001), tokens, "the same for a while");
     }
 }

@@ -10,6 +10,7 @@ use crate::places::ClusterPlaces;
 use crate::ranks::{LinkProof, LinkRequests, LinkServers, LinkVolume};
 use fs::{Ending, FileSystem, OpenOptions, Places, Server};
 use meta::Error;
+use plan::SessionId;
 use session::Question;
 use session::caller::{Secret, bound_secret};
 use session::port::{
@@ -121,7 +122,7 @@ impl LinkState {
     /// Stores the session that the server gave to this client.
     pub(super) fn have(&self, entered: &Entered) {
         *self.proof.lock() = Proof { secret: entered.welcome.secret, opening: entered.opening };
-        self.session.store(entered.welcome.session, Ordering::SeqCst);
+        self.session.store(entered.welcome.session.0, Ordering::SeqCst);
     }
 
     /// Asks for the list of servers from time to time, beside other work.
@@ -176,7 +177,7 @@ pub(super) struct Wish<'a> {
     /// The server may have executed it already.
     again: bool,
     /// If set, the request is valid only in this session, or only for this opening.
-    session: Option<u64>,
+    session: Option<SessionId>,
     only_for: Option<u64>,
     /// The opening whose server was asked last.
     opening: u64,
@@ -284,7 +285,7 @@ impl Link {
             if self.is_given_up() {
                 return failed("it was waited for, and is gone");
             }
-            let session = self.state.session.load(Ordering::SeqCst);
+            let session = SessionId(self.state.session.load(Ordering::SeqCst));
             if wish.session.is_some_and(|other| other != session) {
                 return failed("the session ended before this was done");
             }
@@ -315,7 +316,7 @@ impl Link {
                     self.state.servers.look(turn, proof.opening.number).await;
                 }
                 Err(wire::Error::Remote { status: NOT_HOLDER, .. }) => return failed("no server has the volume open"),
-                Err(wire::Error::Remote { .. }) if session == 0 => {
+                Err(wire::Error::Remote { .. }) if session == SessionId::NONE => {
                     let address = self.state.servers.address();
                     let why = format!(
                         "what listens on {address} is not a metadata server, or one of an older version: update \
@@ -334,8 +335,8 @@ impl Link {
                     return failed(&format!("it does not understand a request (error {status})"));
                 }
                 // A server that never understood this client will not do so later.
-                Err(wire::Error::Protocol(why)) if session == 0 && self.is_only() => return failed(&why),
-                Err(wire::Error::Refused(why)) if session != 0 || self.is_only() => return failed(&why),
+                Err(wire::Error::Protocol(why)) if session == SessionId::NONE && self.is_only() => return failed(&why),
+                Err(wire::Error::Refused(why)) if session != SessionId::NONE || self.is_only() => return failed(&why),
                 Err(error) if !self.left(begun).is_zero() => {
                     wish.again |= !matches!(error, wire::Error::Unavailable { sent: false, .. });
                     self.state.servers.look(turn, proof.opening.number).await;

@@ -32,13 +32,14 @@ pub use service::{Commands, MetaServer};
 pub use standby::Standby;
 pub use whereabouts::Whereabouts;
 
+use plan::SessionId;
 use serde::{Deserialize, Serialize};
 
 /// The header of every request, in front of its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Ticket {
     /// The session; 0 before there is one.
-    session: u64,
+    session: SessionId,
     /// The secret that the server gave the client when the session began.
     secret: session::caller::Secret,
     /// The number of the request, unique in its session. The server executes a repeated request

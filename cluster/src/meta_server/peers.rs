@@ -148,6 +148,7 @@ mod tests {
     use super::*;
     use crate::golden::{is_table, row};
     use plan::Ino;
+    use plan::SessionId;
 
     #[test]
     fn messages_have_fixed_bytes() {
@@ -163,7 +164,7 @@ mod tests {
         };
         let servers = vec!["a:1".to_owned(), "b:1".to_owned()];
         let whereabouts = Whereabouts { holder: Some("b:1".into()), servers: servers.clone() };
-        let ticket = Ticket { session: 7, secret: [0x5e; 16], request: 300, answered: 299, again: true };
+        let ticket = Ticket { session: SessionId(7), secret: [0x5e; 16], request: 300, answered: 299, again: true };
         let heartbeat = |applied| message(What::Heartbeat(StandbyProgress { applied }));
         let lines = [
             row!("join", Message, message(What::Join)),

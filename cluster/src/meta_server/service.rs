@@ -8,6 +8,7 @@ use crate::ranks::{RetiredServer, SessionAnswers};
 use crate::shares::Shares;
 use bytes::Bytes;
 use fs::{FileSystem, Sessions};
+use plan::SessionId;
 use session::Question;
 use session::port;
 use session::replay::{Replay, Seen};
@@ -33,7 +34,7 @@ pub type Commands = fn(&[u8], bool, &Arc<Control>) -> Vec<u8>;
 pub struct MetaServer {
     sessions: Arc<Sessions>,
     commands: Commands,
-    replays: Ranked<HashMap<u64, Arc<Replay>>, SessionAnswers>,
+    replays: Ranked<HashMap<SessionId, Arc<Replay>>, SessionAnswers>,
     signer: Option<Signer>,
     counts: Counts,
     complaints: Complaints,
@@ -149,7 +150,7 @@ impl MetaServer {
         Arc::new(Shared(self.clone()))
     }
 
-    fn replay(&self, session: u64) -> Arc<Replay> {
+    fn replay(&self, session: SessionId) -> Arc<Replay> {
         let mut replays = self.replays.lock();
         if !replays.contains_key(&session) {
             // A new session is a good time to discard the state of ended ones.
@@ -198,7 +199,7 @@ impl MetaServer {
         let signed = |session, grants: &[Grant]| {
             self.signer.as_ref().map_or_else(Vec::new, |signer| signer.sign(session, grants, now_ms()))
         };
-        if ticket.session == 0 || port::only_reads(operation) {
+        if ticket.session == SessionId::NONE || port::only_reads(operation) {
             let (answer, grants) = answer();
             return self
                 .failed_with_the_volume(&answer)

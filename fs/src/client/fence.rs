@@ -5,18 +5,17 @@
 
 use crate::FileSystem;
 use crate::client::Client;
-use crate::data::sharing::NO_SESSION;
-use plan::Ino;
+use plan::{Ino, SessionId};
 use std::sync::atomic::Ordering;
 
 impl FileSystem {
     /// Fences the client: the old session ended, and `session` is the new one. Drops all
     /// uncommitted data, gives up all locks, and reports this to the programs concerned. Sends no
     /// requests and takes no locks that a thread waiting for the server may hold.
-    pub(crate) fn fence(&self, client: &Client, session: u64) {
+    pub(crate) fn fence(&self, client: &Client, session: SessionId) {
         // Until everything is dropped there is no session: data that is taken from a buffer
         // meanwhile does not belong to the new one, and nothing gets into a buffer.
-        client.set_number(NO_SESSION);
+        client.set_number(SessionId::NONE);
         client.fences.fetch_add(1, Ordering::SeqCst);
         client.forget_reserved();
         let locks = client.locks.lose_all();
@@ -47,8 +46,8 @@ impl FileSystem {
 
 #[cfg(test)]
 mod tests {
-    use crate::data::sharing::NO_SESSION;
     use crate::testing::{Lab, make};
+    use plan::SessionId;
     use std::sync::mpsc::channel;
     use std::time::{Duration, Instant};
 
@@ -85,7 +84,7 @@ mod tests {
             drop(let_go);
             fence.join().unwrap();
             assert!(synced.is_err() && written.is_err());
-            assert_eq!(number, NO_SESSION);
+            assert_eq!(number, SessionId::NONE);
         });
         assert_eq!(client.number(), session);
         for ino in files {

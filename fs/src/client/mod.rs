@@ -23,7 +23,7 @@ use crate::volume::label::{Label, Member, Role as TargetRole};
 use crate::volume::stripe_size;
 use crate::{Error, FileSystem, OpenOptions, Result};
 use ::volume::ranked::Ranked;
-use plan::{Ino, SetId, TargetId};
+use plan::{Ino, SessionId, SetId, TargetId};
 use session::Question;
 use session::port::{Entered, Port, Session};
 use std::collections::{BTreeMap, HashMap};
@@ -163,7 +163,7 @@ pub(crate) fn begin(server: Server, name: &str, wishes: &OpenOptions) -> Result<
     let client = Client {
         session,
         locks: OwnLocks::default(),
-        number: AtomicU64::new(welcome.session),
+        number: AtomicU64::new(welcome.session.0),
         fences: AtomicU64::new(0),
         name: name.into(),
         sets,
@@ -418,13 +418,13 @@ impl FileSystem {
 
 impl Client {
     /// The number of the session.
-    pub fn number(&self) -> u64 {
-        self.number.load(Ordering::SeqCst)
+    pub fn number(&self) -> SessionId {
+        SessionId(self.number.load(Ordering::SeqCst))
     }
 
     /// Sets the number of the session.
-    pub fn set_number(&self, session: u64) {
-        self.number.store(session, Ordering::SeqCst);
+    pub fn set_number(&self, session: SessionId) {
+        self.number.store(session.0, Ordering::SeqCst);
     }
 
     /// The opening whose server this client uses.

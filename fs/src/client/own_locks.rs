@@ -2,7 +2,7 @@
 
 use crate::ranks::ClientLocks;
 use ::volume::ranked::Ranked;
-use plan::Ino;
+use plan::{Ino, SessionId};
 use session::locks::{Lock, Locks};
 use session::port::FileLock;
 use std::ops::RangeInclusive;
@@ -30,7 +30,7 @@ struct Own {
 pub(super) struct Asked(u64);
 
 /// The client's own list uses no session number.
-const OWN: u64 = 0;
+const OWN: SessionId = SessionId::NONE;
 
 impl OwnLocks {
     pub(super) fn asking(&self) -> Asked {

@@ -5,7 +5,7 @@ use crate::Result;
 use crate::client::Client;
 use crate::data::sharing::{Reservation, Sharing};
 use meta::Attributes;
-use plan::{Ino, TargetId};
+use plan::{Ino, SessionId, TargetId};
 use session::KERNEL_VALID_FOR;
 use session::port::{opening_of_answer, within_opening};
 use std::sync::atomic::Ordering;
@@ -26,7 +26,7 @@ impl Sharing for Client {
         true
     }
 
-    fn session(&self) -> Option<u64> {
+    fn session(&self) -> Option<SessionId> {
         Some(self.number())
     }
 

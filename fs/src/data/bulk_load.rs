@@ -11,7 +11,7 @@ use crate::data::store::{Pin, Stored};
 use crate::error::lost;
 use crate::{Error, FileSystem, Result};
 use meta::{Attributes, BulkFile, ContentEdit, Resize};
-use plan::{Extent, ExtentPlace, Ino, SetId, Span};
+use plan::{Extent, ExtentPlace, Ino, SessionId, SetId, Span};
 use session::port::within_session;
 use std::collections::HashSet;
 use std::ops::Range;
@@ -26,7 +26,7 @@ const FILES_PER_TRANSACTION: usize = 1024;
 pub struct BulkLoad<'a> {
     fs: &'a FileSystem,
     /// The session in which the first of `files` was begun; None where sessions do not end.
-    session: Option<u64>,
+    session: Option<SessionId>,
     buffer: Option<StripeBuffer>,
     /// The pieces in the buffer, each with its file as an index into `files`.
     pieces: Vec<(usize, Piece)>,

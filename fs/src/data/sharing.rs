@@ -4,12 +4,9 @@ use crate::clock::{now_after_stamps, stamp};
 use crate::error::lost;
 use crate::{FileSystem, Result};
 use meta::{Attributes, Time};
-use plan::{Ino, TargetId};
+use plan::{Ino, SessionId, TargetId};
 use session::port::{session_of_work, within_session};
 use std::time::Duration;
-
-/// The session number that no session has. Work that begins between two sessions has it, and fails.
-pub(crate) const NO_SESSION: u64 = 0;
 
 /// Bytes at the end of a file that are reserved for an append of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +23,7 @@ pub(crate) trait Sharing: Send + Sync {
     fn is_shared(&self) -> bool;
 
     /// The session that current work belongs to; None where sessions do not end.
-    fn session(&self) -> Option<u64>;
+    fn session(&self) -> Option<SessionId>;
 
     /// The number of the current period without other clients; None while there are others.
     fn alone(&self) -> Option<u64>;
@@ -122,11 +119,12 @@ impl FileSystem {
         within_session(self.sharing().session(), work)
     }
 
-    /// Refuses work of a session that has ended. Call it while the state to change is locked: a
-    /// fence drops everything that got into a buffer before it.
+    /// Refuses work of a session that has ended, and work that began between two sessions. Call it
+    /// while the state to change is locked: a fence drops everything that got into a buffer before
+    /// it.
     pub(crate) fn is_still_in_session(&self) -> Result<()> {
         match (self.sharing().session(), session_of_work()) {
-            (Some(now), Some(session)) if session == NO_SESSION || session != now => Err(lost()),
+            (Some(now), Some(session)) if session == SessionId::NONE || session != now => Err(lost()),
             _ => Ok(()),
         }
     }

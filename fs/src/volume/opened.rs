@@ -7,8 +7,8 @@ use crate::volume::warnings::Warnings;
 use crate::{Error, Result};
 use ::volume::ranked::Ranked;
 use meta::journal::Access;
-use plan::TargetId;
 use plan::coding::Coding;
+use plan::{SessionId, TargetId};
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -119,8 +119,8 @@ pub(crate) struct Opened {
 
 /// The first stripe number of a session. An opening that serves no clients uses lower numbers than
 /// its sessions would.
-pub(crate) fn first_stripe_of(session: u64) -> u64 {
-    let (opening, number) = (session >> 32, session & u64::from(u32::MAX));
+pub(crate) fn first_stripe_of(session: SessionId) -> u64 {
+    let (opening, number) = (session.0 >> 32, session.0 & u64::from(u32::MAX));
     (opening + 1) * STRIPES_PER_OPENING + (number << 26) % STRIPES_PER_OPENING
 }
 

@@ -5,7 +5,7 @@ use super::Lab;
 use fs::label::Label;
 pub use fs::lock;
 use fs::{FileSystem, OpenOptions, Server, Sessions};
-use plan::Ino;
+use plan::{Ino, SessionId};
 use session::Question;
 use session::port::{Entered, Entry, Port, Remote, Session, VERSION, answered_by, opening_of_work, session_of_work};
 use session::transport::Call;
@@ -58,7 +58,7 @@ impl Wire {
 /// Sends requests in a session, without a client.
 pub struct Raw {
     pub server: Arc<Sessions>,
-    pub session: Option<u64>,
+    pub session: Option<SessionId>,
 }
 
 impl Call for Raw {
@@ -121,7 +121,7 @@ impl Call for Link {
                     client.inspect(|client| client.recall(&questions));
                 });
             });
-            let session = Some(self.wire.session.load(Ordering::SeqCst)).filter(|&session| session != 0);
+            let session = SessionId(self.wire.session.load(Ordering::SeqCst)).given();
             if !self.takes_up && session_of_work().is_some_and(|other| Some(other) != session) {
                 return Err(meta::Error::Unavailable("the session ended before this was done".into()));
             }
@@ -139,7 +139,7 @@ impl Call for Link {
                         return Err(meta::Error::Unavailable("the session is not known any more".into()));
                     }
                     let client = lock(&self.wire.client).upgrade().expect("only an open client has a session");
-                    let have = |entered: &Entered| self.wire.session.store(entered.welcome.session, Ordering::SeqCst);
+                    let have = |entered: &Entered| self.wire.session.store(entered.welcome.session.0, Ordering::SeqCst);
                     let _ = client.reclaim(&Remote(Self { takes_up: true, ..Self::new(&self.wire) }), &have);
                 }
             }
@@ -187,7 +187,7 @@ impl Cluster {
     }
 
     /// A way to send requests to the server that runs now.
-    pub fn raw(&self, session: Option<u64>) -> Raw {
+    pub fn raw(&self, session: Option<SessionId>) -> Raw {
         Raw { server: lock(&self.server).clone().expect("it runs"), session }
     }
 
@@ -218,7 +218,7 @@ impl Cluster {
         let port: Arc<dyn Port> = Arc::new(Remote(Link::new(&wire)));
         let session: Arc<dyn Session> = Arc::new(Remote(Link::new(&wire)));
         let entered = session.enter(VERSION, &Entry { name: name.into(), ..Entry::default() }).unwrap();
-        wire.session.store(entered.welcome.session, Ordering::SeqCst);
+        wire.session.store(entered.welcome.session.0, Ordering::SeqCst);
         let disks = lock(&self.lab).disks.clone();
         let cluster = self.clone();
         let find = Box::new(move |member: &fs::label::Member| {

@@ -3,7 +3,7 @@
 use fs::label::{Label, Member};
 use fs::{FileSystem, OpenOptions, Sessions};
 use meta::kv::MemoryIndex;
-use plan::TargetId;
+use plan::{SessionId, TargetId};
 use session::caller::Caller;
 use session::port::{Remote, Session};
 use session::transport::{Answer, Call, Recall, Request};
@@ -15,7 +15,7 @@ use volume::target::{Memory, Target};
 #[derive(Clone)]
 pub struct Client {
     pub sessions: Arc<Sessions>,
-    pub session: Option<u64>,
+    pub session: Option<SessionId>,
 }
 
 impl Call for Client {

@@ -25,7 +25,7 @@ use meta::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, Listed, Meta, New, Removed,
     Rename, Result, Seq, SetRecord, Time, Totals,
 };
-use plan::{Extent, Ino, SetId, TargetId};
+use plan::{Extent, Ino, SessionId, SetId, TargetId};
 use serde::{Deserialize, Serialize};
 use sound::Sound;
 use std::ops::Range;
@@ -173,7 +173,7 @@ operations! {
     /// - `reserve_append` reserves a range behind the end of a file for an append. `reclaim_append`
     ///   reports to a restarted server the end of the ranges that a client has reserved.
     Session, answer_session, SESSION_NAMES;
-    64 begin(session: Option<u64>, name: String, sets: Vec<SetId>) -> Welcome;
+    64 begin(session: Option<SessionId>, name: String, sets: Vec<SetId>) -> Welcome;
     65 heartbeat() -> Heartbeat;
     66 end() -> ();
     67 new_sets(

@@ -2,7 +2,7 @@
 
 use super::file_lock::FileLock;
 use meta::Seq;
-use plan::{Ino, SetId};
+use plan::{Ino, SessionId, SetId};
 use serde::{Deserialize, Serialize};
 
 /// The version of the messages of a session that this crate speaks. A server also speaks the one
@@ -23,7 +23,7 @@ pub struct Opening {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// The session to reclaim.
-    pub session: Option<u64>,
+    pub session: Option<SessionId>,
     /// The client's name.
     pub name: String,
     /// The chunk sets that it writes to.
@@ -38,7 +38,7 @@ pub struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
     /// The session's number.
-    pub session: u64,
+    pub session: SessionId,
     /// Proves that the session is this client's. No other client learns it.
     pub secret: [u8; 16],
     /// The server did not know the session before.

@@ -7,13 +7,20 @@ use crate::caller::Caller;
 use crate::port;
 use crate::transport::{Answer, Grant, Recall, Request};
 use ::volume::ranked::as_another_process;
+use plan::SessionId;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 impl<V: Volume> Sessions<V> {
     /// Carries out a request of a client in this process, in its session. Its first request begins
     /// a session. May take long because it waits for other clients.
-    pub fn answer(self: &Arc<Self>, session: Option<u64>, recall: &Recall, operation: u16, arguments: &[u8]) -> Answer {
+    pub fn answer(
+        self: &Arc<Self>,
+        session: Option<SessionId>,
+        recall: &Recall,
+        operation: u16,
+        arguments: &[u8],
+    ) -> Answer {
         let (caller, request) = (Caller::trusted(session), Request::default());
         as_another_process(|| self.answer_request(&caller, recall, operation, arguments, request)).0
     }
@@ -31,7 +38,7 @@ impl<V: Volume> Sessions<V> {
         let session = caller.session;
         let handle = Handle {
             sessions: self.clone(),
-            session: session.unwrap_or(0),
+            session: session.unwrap_or(SessionId::NONE),
             peer: caller.peer.clone(),
             recall: recall.clone(),
             request,

@@ -10,7 +10,7 @@ use crate::ranks::{
     FileLocks, SessionEnds, SessionKey, SessionNotes, SessionOpenings, SessionTable, SessionsBefore, SetsBefore,
 };
 use meta::{Error, Meta, Result, Seq};
-use plan::{Ino, SetId};
+use plan::{Ino, SessionId, SetId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Condvar;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,9 +43,9 @@ pub struct Leases {
     pub(super) in_grace: AtomicBool,
     /// The sessions from before the restart that have neither ended nor completed their reclaim.
     /// What other sessions had was given up before.
-    pub(super) before: Ranked<BTreeSet<u64>, SessionsBefore>,
+    pub(super) before: Ranked<BTreeSet<SessionId>, SessionsBefore>,
     /// The sets that those sessions had.
-    pub(super) owned: Ranked<BTreeMap<u64, BTreeSet<SetId>>, SetsBefore>,
+    pub(super) owned: Ranked<BTreeMap<SessionId, BTreeSet<SetId>>, SetsBefore>,
     /// The key that signs session numbers.
     pub(super) key: Ranked<[u8; 32], SessionKey>,
     /// A transaction that names stripes of a session's sets holds it for reading, the end of a
@@ -60,7 +60,7 @@ pub struct Leases {
 impl Default for Leases {
     fn default() -> Self {
         Self {
-            table: Ranked::new(Table::new(Duration::MAX, 1)),
+            table: Ranked::new(Table::new(Duration::MAX, SessionId(1))),
             changed: Condvar::new(),
             locks: Ranked::default(),
             unlocked: Condvar::new(),
@@ -83,20 +83,20 @@ impl Leases {
     /// # Errors
     /// When the metadata cannot be read, or the system has no random bytes.
     pub fn begin(&self, meta: &Meta, opening: u64, found: Seq, serves: bool) -> Result<Began> {
-        let known: BTreeSet<u64> = meta.setting(SESSIONS)?.unwrap_or_default();
+        let known: BTreeSet<SessionId> = meta.setting(SESSIONS)?.unwrap_or_default();
         let ended = !serves && !known.is_empty();
         let before = if serves { known } else { BTreeSet::new() };
-        let mut owned: BTreeMap<u64, BTreeSet<SetId>> = meta.setting(SETS)?.unwrap_or_default();
+        let mut owned: BTreeMap<SessionId, BTreeSet<SetId>> = meta.setting(SETS)?.unwrap_or_default();
         let mut openings: Openings = meta.setting(OPENINGS)?.unwrap_or_default();
         let id = new_id().map_err(|why| Error::Invalid(why.to_string().into()))?;
         let closed = meta.setting(CLOSED)?.unwrap_or(0);
         openings.begin(Opening { number: opening + 1, id }, found, closed);
-        let mut superseded: BTreeSet<(u64, Ino)> = meta.setting(SUPERSEDED)?.unwrap_or_default();
+        let mut superseded: BTreeSet<(SessionId, Ino)> = meta.setting(SUPERSEDED)?.unwrap_or_default();
         *self.openings.lock() = openings.clone();
         owned.retain(|session, _| before.contains(session));
         *self.owned.lock() = owned;
         superseded.retain(|(session, _)| before.contains(session));
-        let mut table = Table::new(Duration::MAX, opening * SESSIONS_PER_OPENING + 1);
+        let mut table = Table::new(Duration::MAX, SessionId(opening * SESSIONS_PER_OPENING + 1));
         table.begin_superseded(superseded);
         *self.table() = table;
         self.in_grace.store(!before.is_empty(), Ordering::Relaxed);
@@ -159,7 +159,7 @@ impl Leases {
 /// What an opening of the volume found of the sessions before it.
 pub struct Began {
     openings: Openings,
-    before: BTreeSet<u64>,
+    before: BTreeSet<SessionId>,
     ended: bool,
 }
 

@@ -8,7 +8,7 @@ use super::volume::Volume;
 use crate::server::table::files::Whose;
 use crate::server::table::{OpenQuestion, Table};
 use meta::Result;
-use plan::Ino;
+use plan::{Ino, SessionId};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ const MAX_NOTES: usize = 1024;
 impl<V: Volume> Sessions<V> {
     /// Has other clients commit what they wrote to a file, and waits for that. Does not wait for a
     /// client longer than its lease.
-    pub(super) fn recall(&self, session: u64, ino: Ino, whose: Whose) {
+    pub(super) fn recall(&self, session: SessionId, ino: Ino, whose: Whose) {
         let asked = self.ask(session, ino, whose);
         self.asked(ino, &asked);
     }
@@ -33,7 +33,7 @@ impl<V: Volume> Sessions<V> {
     }
 
     /// Asks other clients to commit, and waits for the answers. Returns the questions.
-    fn ask(&self, session: u64, ino: Ino, whose: Whose) -> Vec<OpenQuestion> {
+    fn ask(&self, session: SessionId, ino: Ino, whose: Whose) -> Vec<OpenQuestion> {
         let leases = self.leases();
         let mut table = leases.table();
         let writers = table.writers(session, ino, whose);
@@ -59,7 +59,7 @@ impl<V: Volume> Sessions<V> {
             table = table.wait_timeout(&leases.changed, next.min(end) - now);
         }
         drop(table);
-        let silent: Vec<u64> = silent.into_iter().map(|question| question.session).collect();
+        let silent: Vec<SessionId> = silent.into_iter().map(|question| question.session).collect();
         self.tell_of(&silent, |name| {
             format!(
                 "client {name} did not commit inode {ino} when another asked: that one sees what was committed before"
@@ -70,7 +70,7 @@ impl<V: Volume> Sessions<V> {
 
     /// The same for a client that opens or locks the file, to change it or only to read it. Where
     /// that matters to it, nothing that others owe of the file gets into the volume afterwards.
-    pub(super) fn await_commits(&self, session: u64, ino: Ino, whose: Whose, changes: bool) {
+    pub(super) fn await_commits(&self, session: SessionId, ino: Ino, whose: Whose, changes: bool) {
         let leases = self.leases();
         let asked = self.ask(session, ino, whose);
         let owes = |table: &Table| !table.owing(&asked, ino, changes).is_empty();
@@ -98,7 +98,7 @@ impl<V: Volume> Sessions<V> {
     }
 
     /// Warns about each of some clients.
-    fn tell_of(&self, sessions: &[u64], warning: impl Fn(&str) -> String) {
+    fn tell_of(&self, sessions: &[SessionId], warning: impl Fn(&str) -> String) {
         if sessions.is_empty() {
             return;
         }
@@ -113,7 +113,7 @@ impl<V: Volume> Sessions<V> {
         let meta = self.volume.meta()?;
         let seq = {
             let _one_at_a_time = self.leases().noting.lock();
-            let all: BTreeSet<(u64, Ino)> =
+            let all: BTreeSet<(SessionId, Ino)> =
                 self.leases().table().all_superseded().iter().copied().take(MAX_NOTES).collect();
             meta.put_setting(SUPERSEDED, &all)?
         };

@@ -2,7 +2,7 @@
 //! because it may still open them.
 
 use super::{Leases, Sessions, Volume};
-use plan::Ino;
+use plan::{Ino, SessionId};
 
 impl Leases {
     /// A file lost its last name and is not open.
@@ -30,7 +30,7 @@ impl<V: Volume> Sessions<V> {
 
     /// Records the removals that a session has processed. Returns the next ones, with the number of
     /// the last.
-    pub(super) fn note(&self, session: u64, noted: u64, kept: &[Ino], forgotten: &[Ino]) -> (u64, Vec<Ino>) {
+    pub(super) fn note(&self, session: SessionId, noted: u64, kept: &[Ino], forgotten: &[Ino]) -> (u64, Vec<Ino>) {
         let (last, next, given_up) = self.leases().table().note(session, noted, kept, forgotten);
         given_up.into_iter().for_each(|ino| self.closed(ino));
         self.let_go();

@@ -10,7 +10,7 @@ use crate::transport::Recall;
 use crate::{EXCLUSIVE_LEASE, KERNEL_VALID_FOR};
 use ::volume::ranked::Ranked;
 use meta::Result;
-use plan::{Ino, SetId};
+use plan::{Ino, SessionId, SetId};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +31,7 @@ const STALLED_AFTER: Duration = Duration::from_secs(3);
 pub struct Sessions<V> {
     pub(super) volume: Arc<V>,
     pub(super) lease: Duration,
-    pub(super) recalls: Ranked<HashMap<u64, Recall>, RecallWays>,
+    pub(super) recalls: Ranked<HashMap<SessionId, Recall>, RecallWays>,
     ticks: Ranked<Ticks, ServerTicks>,
     began: Instant,
     /// The server ends: it no longer hears clients, and so it ends no sessions.
@@ -93,7 +93,7 @@ impl<V: Volume> Sessions<V> {
     }
 
     /// Whether a session from before the start may still be reclaimed and was not reclaimed yet.
-    pub fn awaits(&self, session: u64) -> bool {
+    pub fn awaits(&self, session: SessionId) -> bool {
         let table = self.leases().table();
         let is_of_before = self.leases().before.lock().contains(&session);
         is_of_before && !table.has(session)
@@ -115,7 +115,7 @@ impl<V: Volume> Sessions<V> {
     }
 
     /// The clients: session numbers and names.
-    pub fn clients(&self) -> Vec<(u64, String)> {
+    pub fn clients(&self) -> Vec<(SessionId, String)> {
         self.leases().table().names()
     }
 
@@ -125,7 +125,7 @@ impl<V: Volume> Sessions<V> {
     }
 
     /// The number of the next session, and the sessions that live or may still be reclaimed.
-    pub fn living(&self) -> (u64, Vec<u64>) {
+    pub fn living(&self) -> (SessionId, Vec<SessionId>) {
         // A thread that reclaims a session holds the table.
         let table = self.leases().table();
         let (next, mut live) = table.living();
@@ -135,7 +135,7 @@ impl<V: Volume> Sessions<V> {
 
     /// Authenticates a caller on the network, in a session or, with 0, one that wants to begin a
     /// session. `peer` is the name in its certificate. None when the session is not its own.
-    pub fn caller(&self, session: u64, shown: &Secret, peer: Option<&str>) -> Option<Caller> {
+    pub fn caller(&self, session: SessionId, shown: &Secret, peer: Option<&str>) -> Option<Caller> {
         let opening = self.opening();
         Caller::verified(&self.leases().key.lock(), session, shown, peer.unwrap_or_default(), &opening)
     }
@@ -208,7 +208,7 @@ impl<V: Volume> Sessions<V> {
     }
 
     /// Ends a session whose lease has expired, if that is still so.
-    fn end_overdue(&self, session: u64, now: Instant) {
+    fn end_overdue(&self, session: SessionId, now: Instant) {
         let end = |table: &mut Table| if self.has_stopped() { None } else { table.end_overdue(session, now) };
         if let Some(left) = self.leave(session, end) {
             self.volume.warn(&format!("client {} is gone: its session ends", left.name));
@@ -217,7 +217,7 @@ impl<V: Volume> Sessions<V> {
 
     /// Ends a session that speaks again after its lease, if no tick has done it yet: others may
     /// have gone on without it.
-    pub(super) fn expire(&self, session: u64) {
+    pub(super) fn expire(&self, session: SessionId) {
         let is_overdue = || self.leases().table().is_overdue(session, Instant::now());
         if is_overdue() {
             self.note_running();
@@ -254,7 +254,7 @@ impl<V: Volume> Sessions<V> {
     /// # Errors
     /// When the metadata cannot be read at the moment, as when too few targets renew the claim. The
     /// client asks again: it must not take its sets for lost, with what it wrote to them.
-    pub(super) fn owned(&self, session: u64, reclaimed: Vec<SetId>) -> Result<Vec<SetId>> {
+    pub(super) fn owned(&self, session: SessionId, reclaimed: Vec<SetId>) -> Result<Vec<SetId>> {
         let leases = self.leases();
         if !leases.is_in_grace() || !leases.before.lock().contains(&session) {
             return Ok(Vec::new());
@@ -275,7 +275,7 @@ impl<V: Volume> Sessions<V> {
     /// A client joins. Notifies a client that has the exclusive lease, and waits until its lease
     /// and its caches have expired or it has confirmed. Then admits the client, or, with
     /// `reclaims`, lets it tell what it has first.
-    pub(super) fn join(&self, session: u64, reclaims: bool) {
+    pub(super) fn join(&self, session: SessionId, reclaims: bool) {
         // This is durable no later than the first sets that the session gets.
         if let Err(error) = self.note_sessions(false) {
             self.volume.warn(&format!("cannot note who the clients are: {error}"));
@@ -320,7 +320,7 @@ impl<V: Volume> Sessions<V> {
     }
 
     /// Ends a session, if `end` does, and cleans up after it.
-    pub(super) fn leave(&self, session: u64, end: impl FnOnce(&mut Table) -> Option<Left>) -> Option<Left> {
+    pub(super) fn leave(&self, session: SessionId, end: impl FnOnce(&mut Table) -> Option<Left>) -> Option<Left> {
         let left = {
             let _nobody_names = self.leases().naming.write();
             end(&mut self.leases().table())?

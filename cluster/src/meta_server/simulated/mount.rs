@@ -4,6 +4,7 @@ use super::lab::Lab;
 use crate::meta_server::link::{Link, LinkState, Unanswered, Wish, way};
 use crate::simulation::PORT;
 use meta::Error;
+use plan::SessionId;
 use session::port::{Entry, Held, Remote, Session, VERSION};
 use session::transport::Call;
 use std::sync::atomic::Ordering;
@@ -77,7 +78,7 @@ impl Mount {
     /// Reclaims the session at a server that restarted.
     async fn reclaim(&self) -> meta::Result<()> {
         let _one_at_a_time = self.taking_up.lock().await;
-        let session = Some(self.state.session.load(Ordering::SeqCst));
+        let session = Some(SessionId(self.state.session.load(Ordering::SeqCst)));
         let entry = Entry { session, name: "client".into(), ..Entry::default() };
         let entered = self.ask_once(|port| port.enter(VERSION, &entry)).await?;
         self.state.have(&entered);

@@ -98,6 +98,7 @@ mod tests {
     use super::*;
     use crate::capability::{Fence, FenceMessage};
     use crate::golden::{is_table, line, row};
+    use plan::SessionId;
     use plan::report::{Report, TargetReport, Ticks};
 
     #[test]
@@ -146,7 +147,7 @@ mod tests {
             request_bytes: 304,
             targets: vec![target("disk1", Some((1 << 40, 1 << 30))), target("disk2", None)],
         };
-        let fence = Fence { volume: [0xab; 16], next: 300, live: vec![7, 299] };
+        let fence = Fence { volume: [0xab; 16], next: SessionId(300), live: [7, 299].map(SessionId).to_vec() };
         let message = FenceMessage { token: b"token".to_vec(), fence: fence.clone() };
         let encoded = postcard::to_stdvec(&message).unwrap();
         let decoded: FenceMessage = postcard::from_bytes(&encoded).unwrap();

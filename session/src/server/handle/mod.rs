@@ -12,7 +12,7 @@ use crate::server::table::files::Whose;
 use crate::transport::{Grant, Recall, Request};
 use ::volume::{lock, unpoisoned};
 use meta::{Attributes, ContentEdit, DeadStripe, Error, FileKind, IdempotencyKey, Meta, Removed, Result, Seq};
-use plan::{Extent, ExtentPlace, Ino, SetId};
+use plan::{Extent, ExtentPlace, Ino, SessionId, SetId};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ const GRACE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The session of a client and the connection to it.
 pub(super) struct Handle<V> {
     pub sessions: Arc<Sessions<V>>,
-    pub session: u64,
+    pub session: SessionId,
     /// The name in the client's certificate.
     pub peer: String,
     pub recall: Recall,
@@ -61,7 +61,7 @@ impl<V: Volume> Handle<V> {
     }
 
     /// Grants writing to the sets of the session, and probing targets.
-    fn grant_held(&self, session: u64) {
+    fn grant_held(&self, session: SessionId) {
         self.grant([V::PROBE_SET], true);
         self.grant(self.sessions.leases().table().sets(session), true);
     }

@@ -7,7 +7,7 @@ use crate::port::{Entered, Entry, FileLock, Heartbeat, Held, Session, VERSION, W
 use crate::server::Volume;
 use crate::server::table::files::Whose;
 use meta::{Attributes, Error, Result, Seq, SetRecord};
-use plan::{Ino, SetId, TargetId};
+use plan::{Ino, SessionId, SetId, TargetId};
 use std::time::{Duration, Instant};
 
 /// The most sets that one request gets.
@@ -40,7 +40,7 @@ impl<V: Volume> Handle<V> {
             let mut table = volume.leases().table();
             // An ended session stays ended: work that its client began in it is not accepted in
             // another session.
-            let lives = |number: u64| {
+            let lives = |number: SessionId| {
                 table.has(number) || volume.leases().is_in_grace() && volume.leases().before.lock().contains(&number)
             };
             let lapsed = session.is_some_and(|number| table.was_given_out(number) && !lives(number));
@@ -98,7 +98,7 @@ impl<V: Volume> Handle<V> {
 }
 
 impl<V: Volume> Session for Handle<V> {
-    fn begin(&self, session: Option<u64>, name: String, sets: Vec<SetId>) -> Result<Welcome> {
+    fn begin(&self, session: Option<SessionId>, name: String, sets: Vec<SetId>) -> Result<Welcome> {
         let entry = Entry { session, name, sets, alone: true, ..Entry::default() };
         self.let_enter(&entry, false)
     }

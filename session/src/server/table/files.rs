@@ -1,7 +1,7 @@
 //! Open files and what is uncommitted of them, and recalls.
 
 use super::{Client, OpenQuestion, Table};
-use plan::Ino;
+use plan::{Ino, SessionId};
 
 /// Which sessions are to commit a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(in crate::server) enum Whose {
 
 impl Table {
     /// Records that a session opened a file; `writes` is not 0 if it may write.
-    pub fn open(&mut self, session: u64, ino: Ino, writes: u64) {
+    pub fn open(&mut self, session: SessionId, ino: Ino, writes: u64) {
         let allowance = self.allowance(session);
         let Some(client) = self.clients.get_mut(&session) else { return };
         if allowance == 0 && !client.open.contains_key(&ino) {
@@ -33,7 +33,7 @@ impl Table {
     /// Records that a session closed a file. The request does not say which of its openers closed:
     /// writers are counted until the last opener closes. Returns whether no client has the file
     /// open any more.
-    pub fn close(&mut self, session: u64, ino: Ino, wrote: u64) -> bool {
+    pub fn close(&mut self, session: SessionId, ino: Ino, wrote: u64) -> bool {
         let allowance = if wrote > 0 { self.allowance(session) } else { 0 };
         let Some(client) = self.clients.get_mut(&session) else { return false };
         if wrote > 0 {
@@ -56,7 +56,7 @@ impl Table {
     }
 
     /// Records that a session has no uncommitted data of these files from before the given numbers.
-    pub fn clean(&mut self, session: u64, files: &[(Ino, u64)]) {
+    pub fn clean(&mut self, session: SessionId, files: &[(Ino, u64)]) {
         let Some(client) = self.clients.get_mut(&session) else { return };
         for (ino, number) in files {
             if client.owed.get(ino).is_some_and(|owed| owed.number <= *number) {
@@ -73,7 +73,7 @@ impl Table {
 
     /// The other sessions of these that may have uncommitted data of a file. What is superseded
     /// does not count.
-    pub fn writers(&self, session: u64, ino: Ino, whose: Whose) -> Vec<u64> {
+    pub fn writers(&self, session: SessionId, ino: Ino, whose: Whose) -> Vec<SessionId> {
         let writes = |client: &Client| client.open.get(&ino).is_some_and(|(_, writers)| *writers > 0);
         let is_one = |client: &Client| match whose {
             Whose::All => true,
@@ -91,7 +91,7 @@ impl Table {
 
     /// Records a recall of a file from a session. Each has its own question: what was committed for
     /// an earlier one may lack later writes.
-    pub fn ask(&mut self, session: u64, ino: Ino) -> OpenQuestion {
+    pub fn ask(&mut self, session: SessionId, ino: Ino) -> OpenQuestion {
         self.questions += 1;
         let number = self.questions;
         let Some(client) = self.clients.get_mut(&session) else { return OpenQuestion { session, number, due: 0 } };
@@ -100,7 +100,7 @@ impl Table {
     }
 
     /// Records the answer to a question. The numbers in it go to `clean`.
-    pub fn answer(&mut self, session: u64, ino: Ino, question: u64) {
+    pub fn answer(&mut self, session: SessionId, ino: Ino, question: u64) {
         let asked = self.clients.get_mut(&session).and_then(|client| client.asked.get_mut(&ino));
         asked.into_iter().for_each(|asked| asked.answered = question.max(asked.answered));
     }

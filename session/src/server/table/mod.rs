@@ -11,7 +11,7 @@ mod tests;
 
 use crate::port::Held;
 use crate::{EXCLUSIVE_LEASE, KERNEL_VALID_FOR};
-use plan::{Ino, SetId};
+use plan::{Ino, SessionId, SetId};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -89,7 +89,7 @@ struct Asked {
 /// A question to one session about one file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenQuestion {
-    pub session: u64,
+    pub session: SessionId,
     pub number: u64,
     /// The session owed what was written before this number when it was asked; 0 if nothing.
     due: u64,
@@ -116,10 +116,10 @@ impl Client {
 #[derive(Debug)]
 pub(super) struct Table {
     lease: Duration,
-    next: u64,
+    next: SessionId,
     /// The number of the last question. Questions from before a restart had lower numbers.
     questions: u64,
-    clients: BTreeMap<u64, Client>,
+    clients: BTreeMap<SessionId, Client>,
     /// The ends of append reservations in open files.
     ends: HashMap<Ino, u64>,
     /// Files that are being truncated, and the number of truncations so far.
@@ -131,7 +131,7 @@ pub(super) struct Table {
     /// reported whether their kernels know them.
     removed: VecDeque<(u64, Ino)>,
     /// Sessions and files of which others did not wait for what the session had not committed.
-    superseded: BTreeSet<(u64, Ino)>,
+    superseded: BTreeSet<(SessionId, Ino)>,
 }
 
 /// What an ended session leaves behind.
@@ -146,9 +146,9 @@ pub(super) struct Left {
 
 impl Table {
     /// `first` is the number of the first session.
-    pub fn new(lease: Duration, first: u64) -> Self {
+    pub fn new(lease: Duration, first: SessionId) -> Self {
         let (clients, ends, being_cut, removed, superseded) = Default::default();
-        let (questions, cuts, removals) = (first, 0, first);
+        let (questions, cuts, removals) = (first.0, 0, first.0);
         Self { lease, next: first, questions, clients, ends, being_cut, cuts, removals, removed, superseded }
     }
 
@@ -161,11 +161,17 @@ impl Table {
     /// is new or has not completed its reclaim; its requests are then not accepted until it is
     /// admitted. `alone` says whether a reclaimed session may have an exclusive lease from the
     /// earlier server. None for a number that was never given out.
-    pub fn begin(&mut self, reclaimed: Option<u64>, name: &str, alone: bool, now: Instant) -> Option<(u64, bool)> {
+    pub fn begin(
+        &mut self,
+        reclaimed: Option<SessionId>,
+        name: &str,
+        alone: bool,
+        now: Instant,
+    ) -> Option<(SessionId, bool)> {
         let session = reclaimed.unwrap_or(self.next);
         match reclaimed {
             Some(session) => self.was_given_out(session).then_some(())?,
-            None => self.next = self.next.checked_add(1)?,
+            None => self.next = SessionId(self.next.0.checked_add(1)?),
         }
         let new = || Client {
             name: name.into(),
@@ -199,7 +205,7 @@ impl Table {
     }
 
     /// Assigns a session to a member.
-    pub fn belongs(&mut self, session: u64, peer: &str) {
+    pub fn belongs(&mut self, session: SessionId, peer: &str) {
         if let Some(client) = self.clients.get_mut(&session) {
             client.peer = peer.into();
         }
@@ -210,7 +216,7 @@ impl Table {
     }
 
     /// Whether a session may get another chunk set.
-    pub fn may_hold_more(&self, session: u64) -> bool {
+    pub fn may_hold_more(&self, session: SessionId) -> bool {
         self.clients.get(&session).is_none_or(|client| {
             let of_member = || self.of_member(&client.peer).map(|client| client.sets.len()).sum::<usize>();
             client.sets.len() < MAX_SETS && (client.peer.is_empty() || of_member() < MAX_MEMBER_SETS)
@@ -224,7 +230,7 @@ impl Table {
 
     /// The number of further files that may be recorded for a session, at least; 0 when the limit
     /// is reached.
-    fn allowance(&mut self, session: u64) -> usize {
+    fn allowance(&mut self, session: SessionId) -> usize {
         let Some(client) = self.clients.get(&session) else { return 0 };
         let files = client.files();
         let mut allowed = client.allowed.clamp(MIN_SESSION_FILES, files + MIN_SESSION_FILES);
@@ -238,24 +244,24 @@ impl Table {
     }
 
     /// Whether there is a session of that number.
-    pub fn has(&self, session: u64) -> bool {
+    pub fn has(&self, session: SessionId) -> bool {
         self.clients.contains_key(&session)
     }
 
     /// Whether a session of that number was ever begun.
-    pub fn was_given_out(&self, session: u64) -> bool {
-        (1..self.next).contains(&session)
+    pub fn was_given_out(&self, session: SessionId) -> bool {
+        (SessionId(1)..self.next).contains(&session)
     }
 
     /// Admits a session: its requests are accepted from now on.
-    pub fn let_in(&mut self, session: u64, now: Instant) {
+    pub fn let_in(&mut self, session: SessionId, now: Instant) {
         if let Some(client) = self.clients.get_mut(&session) {
             (client.joins, client.reclaims, client.heard) = (false, false, now);
         }
     }
 
     /// A session completed its reclaim.
-    pub fn complete_reclaim(&mut self, session: u64) {
+    pub fn complete_reclaim(&mut self, session: SessionId) {
         if let Some(client) = self.clients.get_mut(&session) {
             client.reclaim_complete = true;
         }
@@ -264,7 +270,7 @@ impl Table {
     /// The number of other clients, for an answer to this session. 0 extends its exclusive lease.
     /// That the client received a nonzero number is certain only at its next request: it sends one
     /// request at a time, and an answer may take long.
-    pub fn tell_of_others(&mut self, session: u64, now: Instant) -> usize {
+    pub fn tell_of_others(&mut self, session: SessionId, now: Instant) -> usize {
         let others = self.clients.len().saturating_sub(1);
         if let Some(client) = self.clients.get_mut(&session) {
             if others == 0 {
@@ -279,14 +285,14 @@ impl Table {
 
     /// The end of the longest exclusive lease of other sessions that may not know of this one, with
     /// the list of those sessions.
-    pub fn unaware_of(&self, session: u64, now: Instant) -> Option<(Instant, Vec<u64>)> {
+    pub fn unaware_of(&self, session: SessionId, now: Instant) -> Option<(Instant, Vec<SessionId>)> {
         let unaware = self.clients.iter().filter(|(other, client)| **other != session && client.exclusive_until > now);
         let until = unaware.clone().map(|(_, client)| client.exclusive_until).max()?;
         Some((until, unaware.map(|(&other, _)| other).collect()))
     }
 
     /// Records a sign of life. Returns whether the session exists and is admitted.
-    pub fn hear(&mut self, session: u64, now: Instant) -> bool {
+    pub fn hear(&mut self, session: SessionId, now: Instant) -> bool {
         self.clients.get_mut(&session).filter(|client| !client.joins).map(|client| client.heard = now).is_some()
     }
 
@@ -296,24 +302,24 @@ impl Table {
     }
 
     /// Sessions whose lease has expired.
-    pub fn overdue(&self, now: Instant) -> Vec<u64> {
+    pub fn overdue(&self, now: Instant) -> Vec<SessionId> {
         self.clients.keys().copied().filter(|session| self.is_overdue(*session, now)).collect()
     }
 
     /// Whether the lease of a session has expired.
-    pub fn is_overdue(&self, session: u64, now: Instant) -> bool {
+    pub fn is_overdue(&self, session: SessionId, now: Instant) -> bool {
         let speaks = |client: &Client| !client.joins || client.reclaims;
         let late = |client: &Client| speaks(client) && now.saturating_duration_since(client.heard) > self.lease;
         self.clients.get(&session).is_some_and(late)
     }
 
     /// Ends a session whose lease has expired, if that is still so.
-    pub fn end_overdue(&mut self, session: u64, now: Instant) -> Option<Left> {
+    pub fn end_overdue(&mut self, session: SessionId, now: Instant) -> Option<Left> {
         self.is_overdue(session, now).then(|| self.end(session))
     }
 
     /// Ends a session.
-    pub fn end(&mut self, session: u64) -> Left {
+    pub fn end(&mut self, session: SessionId) -> Left {
         let Some(client) = self.clients.remove(&session) else { return Left::default() };
         let mut closed: Vec<Ino> = client.open.keys().chain(&client.kept).copied().collect();
         closed.sort_unstable();
@@ -330,34 +336,34 @@ impl Table {
     }
 
     /// The number of the next session, and the living sessions, in order.
-    pub fn living(&self) -> (u64, Vec<u64>) {
+    pub fn living(&self) -> (SessionId, Vec<SessionId>) {
         (self.next, self.clients.keys().copied().collect())
     }
 
     /// The names of all clients, by session.
-    pub fn names(&self) -> Vec<(u64, String)> {
+    pub fn names(&self) -> Vec<(SessionId, String)> {
         self.clients.iter().map(|(&session, client)| (session, client.name.clone())).collect()
     }
 
     /// Records that a session owns these sets.
-    pub fn hold(&mut self, session: u64, sets: impl IntoIterator<Item = SetId>) {
+    pub fn hold(&mut self, session: SessionId, sets: impl IntoIterator<Item = SetId>) {
         if let Some(client) = self.clients.get_mut(&session) {
             client.sets.extend(sets);
         }
     }
 
     /// The sets of all sessions.
-    pub fn all_sets(&self) -> Vec<(u64, BTreeSet<SetId>)> {
+    pub fn all_sets(&self) -> Vec<(SessionId, BTreeSet<SetId>)> {
         self.clients.iter().map(|(&session, client)| (session, client.sets.clone())).collect()
     }
 
     /// The sets of a session.
-    pub fn sets(&self, session: u64) -> Vec<SetId> {
+    pub fn sets(&self, session: SessionId) -> Vec<SetId> {
         self.clients.get(&session).map_or_else(Vec::new, |client| client.sets.iter().copied().collect())
     }
 
     /// Takes back sets from a session. Returns those that it owned.
-    pub fn release(&mut self, session: u64, sets: &[SetId]) -> Vec<SetId> {
+    pub fn release(&mut self, session: SessionId, sets: &[SetId]) -> Vec<SetId> {
         let Some(client) = self.clients.get_mut(&session) else { return Vec::new() };
         sets.iter().copied().filter(|set| client.sets.remove(set)).collect()
     }
@@ -368,7 +374,7 @@ impl Table {
     }
 
     /// Whether this session owns the set.
-    pub fn holds(&self, session: u64, set: SetId) -> bool {
+    pub fn holds(&self, session: SessionId, set: SetId) -> bool {
         self.clients.get(&session).is_some_and(|client| client.sets.contains(&set))
     }
 }

@@ -5,6 +5,7 @@ use super::removals::MAX_KEPT_FILES;
 use super::{Client, MAX_FILES, MAX_MEMBER_FILES, MIN_SESSION_FILES, Owed, Table};
 use crate::port::Held;
 use meta::{Error, Result};
+use plan::SessionId;
 use std::time::Instant;
 
 /// The most locks that are taken over in addition. More are refused.
@@ -12,7 +13,7 @@ const MAX_LOCKS: usize = 1 << 14;
 
 impl Table {
     /// A session that joins may tell what it has.
-    pub fn let_reclaim(&mut self, session: u64, now: Instant) {
+    pub fn let_reclaim(&mut self, session: SessionId, now: Instant) {
         if let Some(client) = self.clients.get_mut(&session).filter(|client| client.joins) {
             (client.reclaims, client.heard) = (true, now);
         }
@@ -20,7 +21,7 @@ impl Table {
 
     /// Records a sign of life of a session that tells what it has. Returns whether there is such a
     /// session.
-    pub fn hear_reclaiming(&mut self, session: u64, now: Instant) -> bool {
+    pub fn hear_reclaiming(&mut self, session: SessionId, now: Instant) -> bool {
         let client = self.clients.get_mut(&session).filter(|client| client.reclaims);
         client.map(|client| client.heard = now).is_some()
     }
@@ -38,7 +39,7 @@ impl Table {
     ///
     /// # Errors
     /// `Invalid` for a part that does not follow the last one.
-    pub fn collect(&mut self, session: u64, part: u32, last: bool, held: &Held) -> Result<Option<Held>> {
+    pub fn collect(&mut self, session: SessionId, part: u32, last: bool, held: &Held) -> Result<Option<Held>> {
         let peer = self.clients.get(&session).map_or("", |client| &client.peer).to_owned();
         let of_member = if peer.is_empty() { 0 } else { self.files_of_member(&peer) };
         let Some(client) = self.clients.get_mut(&session) else { return Ok(None) };
@@ -62,7 +63,7 @@ impl Table {
     }
 
     /// A session has these files open, uncommitted and kept, and no others.
-    pub fn reclaim(&mut self, session: u64, held: &Held) {
+    pub fn reclaim(&mut self, session: SessionId, held: &Held) {
         let Some(client) = self.clients.get_mut(&session) else { return };
         // More writers than openers: the opener that closed may have been one that only read.
         let open = held.open.iter().filter(|(_, all, _)| *all > 0);
@@ -93,10 +94,11 @@ mod tests {
     use std::time::Duration;
 
     const LEASE: Duration = Duration::from_secs(30);
+    const SESSION: SessionId = SessionId(7);
 
     fn table(now: Instant) -> Table {
-        let mut table = Table::new(LEASE, 8);
-        table.begin(Some(7), "a", false, now).unwrap();
+        let mut table = Table::new(LEASE, SessionId(8));
+        table.begin(Some(SESSION), "a", false, now).unwrap();
         table
     }
 
@@ -109,34 +111,34 @@ mod tests {
         let now = Instant::now();
         let mut table = table(now);
         assert!(table.any_is_reclaiming(now) && !table.any_is_reclaiming(now + 2 * LEASE));
-        assert!(!table.hear_reclaiming(7, now), "others may not know yet that it is there");
-        table.let_reclaim(7, now);
-        assert!(table.hear_reclaiming(7, now) && !table.hear(7, now));
-        assert_eq!(table.overdue(now + 2 * LEASE), [7], "it may fall silent");
-        table.complete_reclaim(7);
-        table.let_in(7, now);
-        assert!(!table.hear_reclaiming(7, now) && table.hear(7, now) && !table.any_is_reclaiming(now));
-        table.let_reclaim(7, now);
-        assert!(!table.hear_reclaiming(7, now), "it is in already");
+        assert!(!table.hear_reclaiming(SESSION, now), "others may not know yet that it is there");
+        table.let_reclaim(SESSION, now);
+        assert!(table.hear_reclaiming(SESSION, now) && !table.hear(SESSION, now));
+        assert_eq!(table.overdue(now + 2 * LEASE), [SESSION], "it may fall silent");
+        table.complete_reclaim(SESSION);
+        table.let_in(SESSION, now);
+        assert!(!table.hear_reclaiming(SESSION, now) && table.hear(SESSION, now) && !table.any_is_reclaiming(now));
+        table.let_reclaim(SESSION, now);
+        assert!(!table.hear_reclaiming(SESSION, now), "it is in already");
     }
 
     #[test]
     fn parts_count_as_a_whole() {
         let mut table = table(Instant::now());
-        assert_eq!(table.collect(7, 0, false, &files(0..5)), Ok(None));
-        assert!(table.collect(7, 2, true, &files(9..10)).is_err(), "one is missing");
-        assert!(table.collect(7, 1, true, &files(9..10)).is_err(), "it begins anew");
-        assert_eq!(table.collect(7, 0, false, &files(0..3)), Ok(None));
-        assert_eq!(table.collect(7, 1, false, &files(3..4)), Ok(None));
-        assert_eq!(table.collect(7, 2, true, &files(4..6)), Ok(Some(files(0..6))));
-        assert_eq!(table.collect(7, 0, true, &files(8..9)), Ok(Some(files(8..9))), "again, from the first");
-        assert_eq!(table.collect(99, 0, true, &files(8..9)), Ok(None));
+        assert_eq!(table.collect(SESSION, 0, false, &files(0..5)), Ok(None));
+        assert!(table.collect(SESSION, 2, true, &files(9..10)).is_err(), "one is missing");
+        assert!(table.collect(SESSION, 1, true, &files(9..10)).is_err(), "it begins anew");
+        assert_eq!(table.collect(SESSION, 0, false, &files(0..3)), Ok(None));
+        assert_eq!(table.collect(SESSION, 1, false, &files(3..4)), Ok(None));
+        assert_eq!(table.collect(SESSION, 2, true, &files(4..6)), Ok(Some(files(0..6))));
+        assert_eq!(table.collect(SESSION, 0, true, &files(8..9)), Ok(Some(files(8..9))), "again, from the first");
+        assert_eq!(table.collect(SessionId(99), 0, true, &files(8..9)), Ok(None));
     }
 
     #[test]
     fn what_is_told_replaces_what_was_known() {
         let mut table = table(Instant::now());
-        table.open(7, Ino(1), 1);
+        table.open(SESSION, Ino(1), 1);
         let held = Held {
             open: vec![(Ino(2), 1, 5), (Ino(3), 0, 9), (Ino(4), 2, 0)],
             dirty: vec![(Ino(5), 6)],
@@ -144,26 +146,26 @@ mod tests {
             ..Held::default()
         };
         for _ in 0..2 {
-            table.reclaim(7, &held);
+            table.reclaim(SESSION, &held);
             assert!(!table.is_open(Ino(1)) && table.is_open(Ino(2)) && !table.is_open(Ino(3)) && table.is_open(Ino(4)));
             assert_eq!(
-                [1, 2, 4, 5].map(|ino| table.writers(8, Ino(ino), Whose::All)),
-                [vec![], vec![7], vec![], vec![7]]
+                [1, 2, 4, 5].map(|ino| table.writers(SessionId(8), Ino(ino), Whose::All)),
+                [vec![], vec![SESSION], vec![], vec![SESSION]]
             );
         }
         assert_eq!(table.reserve(Ino(2), 50, 10), Some(100));
-        assert!(table.close(7, Ino(2), 0), "one opener, however many writers there were");
-        assert!(!table.close(7, Ino(4), 0) && table.close(7, Ino(4), 0));
+        assert!(table.close(SESSION, Ino(2), 0), "one opener, however many writers there were");
+        assert!(!table.close(SESSION, Ino(4), 0) && table.close(SESSION, Ino(4), 0));
     }
 
     #[test]
     fn more_than_the_limits_is_left_out() {
         let mut table = table(Instant::now());
-        table.belongs(7, "member");
+        table.belongs(SESSION, "member");
         let all = files(0..MAX_MEMBER_FILES as u64 / 2);
-        assert_eq!(table.collect(7, 0, false, &all), Ok(None));
-        assert_eq!(table.clients[&7].parts.0.count(), all.count().min(2 * MAX_FILES + MAX_LOCKS));
-        table.collect(7, 1, false, &all).unwrap();
-        assert!(table.clients[&7].parts.0.count() <= 2 * MAX_FILES + MAX_LOCKS);
+        assert_eq!(table.collect(SESSION, 0, false, &all), Ok(None));
+        assert_eq!(table.clients[&SESSION].parts.0.count(), all.count().min(2 * MAX_FILES + MAX_LOCKS));
+        table.collect(SESSION, 1, false, &all).unwrap();
+        assert!(table.clients[&SESSION].parts.0.count() <= 2 * MAX_FILES + MAX_LOCKS);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{MAX_MEMBER_FILES, Table};
 use crate::REMOVED_AT_A_TIME;
-use plan::Ino;
+use plan::{Ino, SessionId};
 
 /// The most removed files that are kept for clients that have not processed their removal yet. With
 /// more, the oldest are dropped.
@@ -26,7 +26,13 @@ impl Table {
     /// Records that a session has processed the removals up to a number: its kernel knows the files
     /// `kept`, and has forgotten files that it kept before. Returns the next removals, the number
     /// of the last of them, and the forgotten files that no client needs any more.
-    pub fn note(&mut self, session: u64, noted: u64, kept: &[Ino], forgotten: &[Ino]) -> (u64, Vec<Ino>, Vec<Ino>) {
+    pub fn note(
+        &mut self,
+        session: SessionId,
+        noted: u64,
+        kept: &[Ino],
+        forgotten: &[Ino],
+    ) -> (u64, Vec<Ino>, Vec<Ino>) {
         let last = self.removals;
         let peer = self.clients.get(&session).map_or("", |client| &client.peer).to_owned();
         let limited = !kept.is_empty() && !peer.is_empty();

@@ -1,7 +1,7 @@
 //! What sessions owe to others and did not commit in time, so that others went on without it.
 
 use super::{Client, OpenQuestion, Owed, Table};
-use plan::Ino;
+use plan::{Ino, SessionId};
 use std::collections::BTreeSet;
 
 impl Client {
@@ -18,12 +18,12 @@ impl Client {
 impl Table {
     /// A session knows that content can be superseded, and what to do then. What others have not
     /// committed is not superseded: they would never learn of it.
-    pub fn can_drop(&mut self, session: u64) {
+    pub fn can_drop(&mut self, session: SessionId) {
         self.clients.get_mut(&session).into_iter().for_each(|client| client.drops = true);
     }
 
     /// A session could not commit what it wrote to a file before that number.
-    pub fn owe(&mut self, session: u64, ino: Ino, number: u64) {
+    pub fn owe(&mut self, session: SessionId, ino: Ino, number: u64) {
         let allowance = self.allowance(session);
         if let Some(client) = self.clients.get_mut(&session) {
             client.write(ino, number, allowance);
@@ -35,7 +35,7 @@ impl Table {
     /// on without it. If that one `changes` the file, that is all that was owed at the question:
     /// otherwise it is only what a program knows to have failed. What a session closed after the
     /// question was written at the same time as the other one goes on: that did not have to see it.
-    pub fn owing(&self, asked: &[OpenQuestion], ino: Ino, changes: bool) -> Vec<u64> {
+    pub fn owing(&self, asked: &[OpenQuestion], ino: Ino, changes: bool) -> Vec<SessionId> {
         let is_over = |client: &Client, due: u64| {
             let is_missing = client.asked.get(&ino).is_some_and(|asked| asked.clean < due);
             is_missing && client.owed.get(&ino).is_some_and(|owed| owed.failed || changes)
@@ -48,7 +48,7 @@ impl Table {
 
     /// Another client goes on without what the asked sessions owe of a file, and `changes` it, or
     /// only reads it. Returns those whose content is superseded.
-    pub fn supersede(&mut self, asked: &[OpenQuestion], ino: Ino, changes: bool) -> Vec<u64> {
+    pub fn supersede(&mut self, asked: &[OpenQuestion], ino: Ino, changes: bool) -> Vec<SessionId> {
         let owing = self.owing(asked, ino, changes);
         for session in &owing {
             self.superseded.insert((*session, ino));
@@ -58,22 +58,22 @@ impl Table {
     }
 
     /// Whether changes of a file by a session are refused.
-    pub fn is_superseded(&self, session: u64, ino: Ino) -> bool {
+    pub fn is_superseded(&self, session: SessionId, ino: Ino) -> bool {
         !self.superseded.is_empty() && self.superseded.contains(&(session, ino))
     }
 
     /// A session dropped what it had of these files. Returns whether anything was superseded.
-    pub fn dropped(&mut self, session: u64, files: &[Ino]) -> bool {
+    pub fn dropped(&mut self, session: SessionId, files: &[Ino]) -> bool {
         files.iter().filter(|ino| self.superseded.remove(&(session, **ino))).count() > 0
     }
 
     /// All sessions and files that are superseded.
-    pub fn all_superseded(&self) -> &BTreeSet<(u64, Ino)> {
+    pub fn all_superseded(&self) -> &BTreeSet<(SessionId, Ino)> {
         &self.superseded
     }
 
     /// Begins with what was superseded before a restart.
-    pub fn begin_superseded(&mut self, superseded: BTreeSet<(u64, Ino)>) {
+    pub fn begin_superseded(&mut self, superseded: BTreeSet<(SessionId, Ino)>) {
         self.superseded = superseded;
     }
 
@@ -90,9 +90,9 @@ mod tests {
     use std::time::{Duration, Instant};
 
     /// Two sessions, of which the first has a file open for writing.
-    fn two() -> (Table, u64, u64) {
+    fn two() -> (Table, SessionId, SessionId) {
         let now = Instant::now();
-        let mut table = Table::new(Duration::from_secs(30), 1);
+        let mut table = Table::new(Duration::from_secs(30), SessionId(1));
         let [a, b] = ["a", "b"].map(|name| table.begin(None, name, false, now).unwrap().0);
         table.can_drop(a);
         table.open(a, Ino(9), 1);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     /// Another session asks these, and goes on without an answer.
-    fn goes_on(table: &mut Table, sessions: &[u64], changes: bool) -> Vec<u64> {
+    fn goes_on(table: &mut Table, sessions: &[SessionId], changes: bool) -> Vec<SessionId> {
         let asked: Vec<_> = sessions.iter().map(|session| table.ask(*session, Ino(9))).collect();
         let superseded = table.supersede(&asked, Ino(9), changes);
         asked.iter().for_each(|question| table.asked(Ino(9), question));

@@ -5,27 +5,27 @@ use crate::REMOVED_AT_A_TIME;
 
 const LEASE: Duration = Duration::from_secs(30);
 
-fn begin(table: &mut Table, reclaimed: Option<u64>, name: &str, now: Instant) -> (u64, bool) {
+fn begin(table: &mut Table, reclaimed: Option<SessionId>, name: &str, now: Instant) -> (SessionId, bool) {
     table.begin(reclaimed, name, true, now).expect("a number that was given out")
 }
 
 #[test]
 fn only_numbers_that_were_given_out_are_taken_up() {
     let now = Instant::now();
-    let mut table = Table::new(LEASE, 7);
+    let mut table = Table::new(LEASE, SessionId(7));
     for never in [0, 7, 8, u64::MAX - 1, u64::MAX] {
-        assert_eq!(table.begin(Some(never), "x", true, now), None, "{never}");
+        assert_eq!(table.begin(Some(SessionId(never)), "x", true, now), None, "{never}");
     }
-    assert_eq!(table.begin(None, "a", true, now), Some((7, true)), "the counter is as it was");
-    assert_eq!(table.begin(Some(7), "a", true, now), Some((7, true)));
-    let mut last = Table::new(LEASE, u64::MAX);
+    assert_eq!(table.begin(None, "a", true, now), Some((SessionId(7), true)), "the counter is as it was");
+    assert_eq!(table.begin(Some(SessionId(7)), "a", true, now), Some((SessionId(7), true)));
+    let mut last = Table::new(LEASE, SessionId(u64::MAX));
     assert_eq!(last.begin(None, "a", true, now), None);
 }
 
 #[test]
 fn a_member_has_no_more_than_its_share_however_many_sessions_it_has() {
     let now = Instant::now();
-    let mut table = Table::new(LEASE, 1);
+    let mut table = Table::new(LEASE, SessionId(1));
     let mut sessions = Vec::new();
     while table.admits("a") {
         let (session, _) = begin(&mut table, None, "x", now);
@@ -45,7 +45,7 @@ fn a_member_has_no_more_than_its_share_however_many_sessions_it_has() {
     for session in [last, other] {
         (0..3 * MIN_SESSION_FILES as u64).for_each(|ino| table.open(session, Ino(ino), 0));
     }
-    let open = |session: u64| table.clients[&session].open.len();
+    let open = |session: SessionId| table.clients[&session].open.len();
     assert_eq!(
         (open(last), open(other)),
         (MIN_SESSION_FILES, 3 * MIN_SESSION_FILES),
@@ -68,9 +68,9 @@ fn a_member_has_no_more_than_its_share_however_many_sessions_it_has() {
 #[test]
 fn a_session_that_is_silent_for_too_long_is_overdue_and_leaves_what_it_had() {
     let start = Instant::now();
-    let mut table = Table::new(LEASE, 7);
+    let mut table = Table::new(LEASE, SessionId(7));
     let (a, b) = (begin(&mut table, None, "a", start).0, begin(&mut table, None, "b", start).0);
-    assert_eq!((a, b), (7, 8));
+    assert_eq!((a, b), (SessionId(7), SessionId(8)));
     assert!(table.overdue(start + 2 * LEASE).is_empty(), "who is not let in yet is not silent");
     [a, b].iter().for_each(|&session| table.let_in(session, start));
     table.hold(a, [1, 2].map(SetId));
@@ -88,18 +88,18 @@ fn a_session_that_is_silent_for_too_long_is_overdue_and_leaves_what_it_had() {
 #[test]
 fn a_session_can_be_taken_up_after_the_server_forgot_it() {
     let start = Instant::now();
-    let mut table = Table::new(LEASE, 21);
-    assert_eq!(begin(&mut table, Some(20), "a", start), (20, true));
+    let mut table = Table::new(LEASE, SessionId(21));
+    assert_eq!(begin(&mut table, Some(SessionId(20)), "a", start), (SessionId(20), true));
     // Its requests wait until it is admitted, even if the answer to its begin got lost.
-    assert!(!table.hear(20, start));
-    table.let_in(20, start);
-    assert!(table.hear(20, start));
-    assert_eq!(begin(&mut table, Some(20), "a", start), (20, true));
-    table.complete_reclaim(20);
-    assert_eq!(begin(&mut table, Some(20), "a", start), (20, false));
-    assert_eq!(begin(&mut table, None, "b", start), (21, true));
-    table.let_in(21, start);
-    assert_eq!(begin(&mut table, Some(21), "b", start), (21, false));
+    assert!(!table.hear(SessionId(20), start));
+    table.let_in(SessionId(20), start);
+    assert!(table.hear(SessionId(20), start));
+    assert_eq!(begin(&mut table, Some(SessionId(20)), "a", start), (SessionId(20), true));
+    table.complete_reclaim(SessionId(20));
+    assert_eq!(begin(&mut table, Some(SessionId(20)), "a", start), (SessionId(20), false));
+    assert_eq!(begin(&mut table, None, "b", start), (SessionId(21), true));
+    table.let_in(SessionId(21), start);
+    assert_eq!(begin(&mut table, Some(SessionId(21)), "b", start), (SessionId(21), false));
 }
 
 /// A joining client waits for a client with the exclusive lease, until that one has confirmed
@@ -108,7 +108,7 @@ fn a_session_can_be_taken_up_after_the_server_forgot_it() {
 fn who_joins_waits_for_those_who_believe_to_be_alone() {
     let start = Instant::now();
     let at = |ms: u64| start + Duration::from_millis(ms);
-    let mut table = Table::new(LEASE, 91);
+    let mut table = Table::new(LEASE, SessionId(91));
     let a = begin(&mut table, None, "a", start).0;
     assert_eq!(table.tell_of_others(a, at(100)), 0);
     let b = begin(&mut table, None, "b", at(200)).0;
@@ -128,14 +128,14 @@ fn who_joins_waits_for_those_who_believe_to_be_alone() {
     assert_eq!(table.tell_of_others(a, at(300)), 2);
     assert_eq!(table.unaware_of(b, heard), None);
     // A session that may have an exclusive lease from the earlier server.
-    let d = begin(&mut table, Some(90), "d", at(5000)).0;
+    let d = begin(&mut table, Some(SessionId(90)), "d", at(5000)).0;
     assert_eq!(table.unaware_of(a, at(5000)), Some((at(5000) + EXCLUSIVE_LEASE + KERNEL_VALID_FOR, vec![d])));
 }
 
 #[test]
 fn writers_are_asked_until_they_answer() {
     let start = Instant::now();
-    let mut table = Table::new(LEASE, 1);
+    let mut table = Table::new(LEASE, SessionId(1));
     let (a, b) = (begin(&mut table, None, "a", start).0, begin(&mut table, None, "b", start).0);
     table.open(a, Ino(9), 1);
     assert_eq!(table.writers(b, Ino(9), Whose::All), [a]);
@@ -169,7 +169,7 @@ fn writers_are_asked_until_they_answer() {
 /// it arrives after them.
 #[test]
 fn what_is_overtaken_says_nothing() {
-    let mut table = Table::new(LEASE, 1);
+    let mut table = Table::new(LEASE, SessionId(1));
     let a = begin(&mut table, None, "a", Instant::now()).0;
     let b = begin(&mut table, None, "b", Instant::now()).0;
     table.open(a, Ino(9), 1);
@@ -187,7 +187,7 @@ fn what_is_overtaken_says_nothing() {
 #[test]
 fn a_removed_file_is_kept_until_no_kernel_knows_it() {
     let start = Instant::now();
-    let mut table = Table::new(LEASE, 7);
+    let mut table = Table::new(LEASE, SessionId(7));
     let (a, b) = (begin(&mut table, None, "a", start).0, begin(&mut table, None, "b", start).0);
     table.set_aside(Ino(50));
     table.set_aside(Ino(51));
@@ -203,7 +203,7 @@ fn a_removed_file_is_kept_until_no_kernel_knows_it() {
     let c = begin(&mut table, None, "c", start).0;
     table.set_aside(Ino(52));
     assert_eq!(table.note(c, 0, &[], &[]).1, [Ino(52)]);
-    let d = begin(&mut table, Some(6), "d", start).0;
+    let d = begin(&mut table, Some(SessionId(6)), "d", start).0;
     [a, b, c].iter().for_each(|&session| _ = table.note(session, last + 1, &[], &[]));
     assert!(table.take_settled().is_empty());
     table.note(d, u64::MAX, &[], &[]);
@@ -225,7 +225,7 @@ fn a_removed_file_is_kept_until_no_kernel_knows_it() {
 
 #[test]
 fn no_more_removed_files_are_kept_than_there_is_space_for() {
-    let mut table = Table::new(LEASE, 1);
+    let mut table = Table::new(LEASE, SessionId(1));
     let a = begin(&mut table, None, "a", Instant::now()).0;
     (0..MAX_REMOVED_FILES as u64 + 3).for_each(|ino| table.set_aside(Ino(ino)));
     assert_eq!(table.take_settled(), [0, 1, 2].map(Ino));
@@ -240,7 +240,7 @@ fn no_more_removed_files_are_kept_than_there_is_space_for() {
 
 #[test]
 fn appends_never_meet() {
-    let mut table = Table::new(LEASE, 1);
+    let mut table = Table::new(LEASE, SessionId(1));
     let a = begin(&mut table, None, "a", Instant::now()).0;
     table.open(a, Ino(9), 1);
     assert_eq!(table.reserve(Ino(9), 100, 10), Some(100));
