@@ -6,8 +6,11 @@ use fs::{FileLock, FileSystem, ROOT, RenameMode, Sessions, SetAttributes};
 use lab::cluster::{Cluster, Raw, lock};
 use lab::{Lab, content, make, pattern};
 use plan::{Ino, SessionId};
+use session::Question;
 use session::port::{Entry, Held, Remote, Session, VERSION};
-use std::sync::atomic::Ordering;
+use session::transport::{Answer, Call, Recall};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use volume::target::Faults;
 
@@ -247,6 +250,40 @@ fn a_session_is_reclaimed_in_one_message() {
         other.sync(ino).unwrap();
         assert_eq!(content(&other, ino).unwrap(), b"reservedbehind");
     }
+}
+
+/// Begins sessions, and counts what the server tells them.
+struct Told(Arc<Sessions>, Arc<AtomicU32>);
+
+impl Call for Told {
+    fn call(&self, operation: u16, arguments: &[u8]) -> meta::Result<Vec<u8>> {
+        let told = self.1.clone();
+        let recall: Recall = Arc::new(move |questions: &[Question]| {
+            assert!(questions.is_empty(), "nothing is recalled: {questions:?}");
+            told.fetch_add(1, Ordering::SeqCst);
+        });
+        match self.0.answer(None, &recall, operation, arguments) {
+            Answer::Done(answer) => Ok(answer),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A client that does nothing would look for the next server with its next heartbeat, and keep
+/// others waiting until then.
+#[test]
+fn clients_are_told_when_a_server_gives_the_volume_away() {
+    let server = Sessions::new(Lab::new("rs:2+1", 4).open_to_serve(), Duration::from_secs(600));
+    let told: [Arc<AtomicU32>; 2] = Default::default();
+    let begin = |told: &Arc<AtomicU32>| {
+        Remote(Told(server.clone(), told.clone())).begin(None, "idle".into(), Vec::new()).unwrap();
+    };
+    told.iter().for_each(begin);
+    let counts = || told.each_ref().map(|told| told.load(Ordering::SeqCst));
+    let before = counts();
+    server.stop();
+    server.send_away();
+    assert_eq!(counts(), before.map(|count| count + 1));
 }
 
 /// 64 clients with 10,000 open files each are back in one message each, while another one that is

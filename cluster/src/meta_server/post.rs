@@ -390,6 +390,7 @@ impl<H: Host> Driver<H> {
                 self.spawn("giving the volume up", Event::Closed, move |_, host| {
                     if let Some(term) = &term {
                         term.meta.stop();
+                        term.meta.send_away();
                         term.meta.volume().abandon();
                     }
                     host.closing();
@@ -405,6 +406,7 @@ impl<H: Host> Driver<H> {
                     let drain = if next.is_some() { DRAIN_TIMEOUT } else { LONG_DRAIN };
                     let closed = term.as_ref().map_or(Ok(0), |term| {
                         term.meta.stop();
+                        term.meta.send_away();
                         let begun = Instant::now();
                         // Requests under way have it, too.
                         while Arc::strong_count(term) > 1 && begun.elapsed() < drain {

@@ -125,6 +125,11 @@ impl MetaServer {
         self.sessions.stop();
     }
 
+    /// Tells all clients to look for the next server now.
+    pub fn send_away(&self) {
+        self.sessions.send_away();
+    }
+
     /// Closes the volume after the last request; clients continue with the next server. Returns how
     /// many targets of stores cannot be reached, if that keeps something on this machine until the
     /// next opening.

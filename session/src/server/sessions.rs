@@ -70,6 +70,14 @@ impl<V: Volume> Sessions<V> {
         self.stopped.store(true, Ordering::SeqCst);
     }
 
+    /// Tells all clients that this server answers no more requests: each looks for the next server
+    /// now, and not with its next heartbeat. What a client may have open keeps others waiting until
+    /// it has reclaimed that there.
+    pub fn send_away(&self) {
+        let recalls: Vec<Recall> = self.recalls.lock().values().cloned().collect();
+        recalls.iter().for_each(|recall| recall(&[]));
+    }
+
     /// Closes the volume after requests are no longer answered. The sessions stay, and the next
     /// server lets clients reclaim them. Returns the number of unreachable targets if nothing can
     /// be written without them and nothing is lost: the volume directory keeps what they miss until
