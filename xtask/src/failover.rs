@@ -8,6 +8,7 @@
 mod certificates;
 pub mod clients;
 mod disk;
+mod filler;
 mod network;
 
 use crate::NOT_HERE;
@@ -29,9 +30,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 const STORES: usize = 6;
+const CODE: &str = "rs:4+2";
 const SERVERS: usize = 3;
-/// No round takes longer.
+/// No round takes longer, but for this many files a second that a server reads into its index.
 const ROUND_TIMEOUT: Duration = Duration::from_secs(120);
+const FILES_PER_SECOND: usize = 5_000;
 /// How long the server that has the volume is stopped: longer than its lease.
 const STOP_TIME: Duration = Duration::from_secs(4);
 /// How long it is cut off: longer than its lease and than others listen to silence.
@@ -46,6 +49,8 @@ const MOUNTS: usize = 2;
 const MAX_MOUNTS: usize = 64;
 /// The most files that each mount keeps open.
 const MAX_OPEN: usize = 10_000;
+/// The most files that nobody uses.
+const MAX_FILES: usize = 1_000_000_000;
 
 /// What is done to the server that has the volume.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -100,10 +105,12 @@ struct Load {
     mounts: usize,
     /// Files that each mount keeps open.
     open: usize,
+    /// Empty files that nobody uses.
+    files: usize,
 }
 
 fn options(arguments: &[&str]) -> Result<Options, String> {
-    let load = Load { pace: 0, mounts: MOUNTS, open: 0 };
+    let load = Load { pace: 0, mounts: MOUNTS, open: 0, files: 0 };
     let mut options = Options { folder: PathBuf::new(), rounds: ROUNDS, weft: None, tls: false, load };
     let mut rest = arguments.iter();
     while let Some(&argument) = rest.next() {
@@ -118,6 +125,7 @@ fn options(arguments: &[&str]) -> Result<Options, String> {
             "--pace" => options.load.pace = within(argument, value()?, 0, MAX_PACE)?,
             "--mounts" => options.load.mounts = within(argument, value()?, 2, MAX_MOUNTS)?,
             "--open" => options.load.open = within(argument, value()?, 0, MAX_OPEN)?,
+            "--files" => options.load.files = within(argument, value()?, 0, MAX_FILES)?,
             flag if flag.starts_with('-') => return Err(format!("{flag}: no such option; see cargo xtask help")),
             folder if options.folder.as_os_str().is_empty() => options.folder = folder.into(),
             more => return Err(format!("{more}: one directory is enough")),
@@ -215,6 +223,8 @@ struct Cluster {
     no_disks: Option<String>,
     url: String,
     machines: Machines,
+    /// How long a round may take.
+    timeout: Duration,
     /// The server of the last round, and in how many rounds another one had the volume afterwards.
     before: Option<usize>,
     moves: usize,
@@ -283,14 +293,21 @@ impl Cluster {
         let ports = free_ports(STORES + SERVERS)?;
         let (stores, metas) = ports.split_at(STORES);
         let (home, metas) = machines.addresses(metas);
-        let mut create = words(&["volume", "create", "--code", "rs:4+2"]);
+        let disks =
+            (0..STORES).map(|number| make(folder.join(format!("disk{number}")))).collect::<Result<Vec<_>, _>>()?;
+        let mut create = match load.files {
+            0 => words(&["volume", "create", "--code", CODE]),
+            files => {
+                filler::fill(&machines, folder, &disks, files)?;
+                words(&["volume", "open"])
+            }
+        };
         create.push(folder.join("v0/films").into());
         let mut started = Vec::new();
         for (number, port) in stores.iter().enumerate() {
             let listen = format!("{home}:{port}");
-            let disk = make(folder.join(format!("disk{number}")))?;
             let mut arguments = words(&["--json", "serve", "store", "--listen", &listen]);
-            arguments.push(disk.into());
+            arguments.push(disks[number].clone().into());
             let store = machines.process(None, format!("store{number}"), arguments, folder);
             store.start()?;
             started.push(store);
@@ -298,7 +315,10 @@ impl Cluster {
         }
         let places =
             (0..SERVERS).map(|number| make(folder.join(format!("v{number}")))).collect::<Result<Vec<_>, _>>()?;
-        let disks: Result<Vec<Disk>, String> = places.iter().map(|place| Disk::new(place)).collect();
+        let disks: Result<Vec<Disk>, String> = match load.files {
+            0 => places.iter().map(|place| Disk::new(place)).collect(),
+            _ => Err("a disk for a large index is not filled".into()),
+        };
         let (disks, no_disks) = disks.map_or_else(|why| (Vec::new(), Some(why)), |disks| (disks, None));
         machines.command(create)?;
         let url = |metas: &[String]| format!("weft://{}/films", metas.join(","));
@@ -325,8 +345,9 @@ impl Cluster {
             mounts.push((mount, point));
         }
         let clients = Clients::start(load, mounts.iter().map(|(_, point)| point))?;
+        let timeout = ROUND_TIMEOUT + Duration::from_secs((load.files / FILES_PER_SECOND) as u64);
         let (before, moves) = (None, 0);
-        Ok(Self { clients, mounts, servers, stores: started, disks, no_disks, url, machines, before, moves })
+        Ok(Self { clients, mounts, servers, stores: started, disks, no_disks, url, machines, timeout, before, moves })
     }
 
     /// Whether this can be done here.
@@ -362,7 +383,7 @@ impl Cluster {
             if let Some(number) = number.filter(|_| all.len() == SERVERS && all.iter().all(is_ready)) {
                 return Ok(number);
             }
-            if begun.elapsed() > ROUND_TIMEOUT {
+            if begun.elapsed() > self.timeout {
                 let why = String::from_utf8_lossy(&status.stderr);
                 return Err(format!("the servers do not stand by: {why} {}", document["servers"]));
             }
@@ -512,7 +533,7 @@ mod tests {
         let rounds = options(&["d", "--kills", "3", "--stops", "0", "--full", "7"]).unwrap().rounds;
         assert_eq!(rounds.map(|round| round.2), [3, 0, 20, 10, 10, 10, 7]);
         let paced = options(&["d", "--pace", "250", "--tls"]).unwrap();
-        assert!(paced.tls && paced.load == Load { pace: 250, mounts: 2, open: 0 });
+        assert!(paced.tls && paced.load == Load { pace: 250, mounts: 2, open: 0, files: 0 });
         for wrong in [
             &["--kills", "3"][..],
             &["d", "--kills"],

@@ -39,12 +39,13 @@ cargo xtask TASK
   conformance DIR [--only pjdfstest|attributes|fsx|programs|PROGRAM] [--minutes N] [--files N] [--reference DIR]
           POSIX tests, random operations and programs in a file system, beside a local one (docs/posix.md)
   failover DIR [--kills N] [--stops N] [--handovers N] [--cuts N] [--deaf N] [--mute N] [--full N]
-          [--tls] [--pace MILLISECONDS] [--mounts N] [--open N] [--weft PROGRAM]
+          [--tls] [--pace MILLISECONDS] [--mounts N] [--open N] [--files N] [--weft PROGRAM]
           how long clients wait when the metadata server that has the volume is killed (default 100 times), stopped (10),
           gives it away (20), is cut off in both directions (10), in that to it (--deaf, 10) or from it (--mute, 10), or
           has a full disk (10), on a cluster of processes, as root; checks every byte that was durable, locks, files
           that stay open, and data that is synced later. --tls: with certificates; --pace: clients rest after each turn;
-          --mounts: on so many mounts (2); --open: each keeps so many files open
+          --mounts: on so many mounts (2); --open: each keeps so many files open;
+          --files: beside so many empty files that nobody uses
   torture DIR [--cluster] [--minutes N] [--seed N] [--writers N] [--weft PROGRAM] [--clean]
           random faults against a release build, as root: disks that are full, hang or go away, processes that are killed and
           stopped; checks every acknowledged byte. It works in DIR/weft-torture, which the next run, or --clean, removes
