@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use volume::target::TargetFile;
+use volume::target::{Target, TargetFile};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -137,6 +137,31 @@ fn a_crash_with_an_index_on_disk() {
         let path = scratch.0.join("index");
         crash_and_reopen(seed, &|| redb(&path), &|| std::fs::remove_file(&path).unwrap());
     }
+}
+
+/// A process ended when it had written the last frame of a snapshot and not synced it. The next
+/// opening reads that, and takes the snapshot for complete. `cargo xtask simulate --failovers 1
+/// --seed 60040` found it.
+#[test]
+fn what_an_opening_takes_for_complete_is_durable() {
+    let targets = targets(3);
+    let kv = Journaled::create(options(&targets, 3, memory(), quiet())).unwrap();
+    let last = (0..20).map(|number| put(&kv, number)).last().unwrap();
+    kv.sync(last).unwrap();
+    kv.checkpoint().unwrap();
+    let before = contents(&kv);
+    kv.close().unwrap();
+    drop(kv);
+    for target in &targets {
+        let files = target.list().unwrap().into_iter().map(|(file, _)| file);
+        let snapshots: Vec<_> = files.filter(|file| matches!(file, TargetFile::Snapshot { .. })).collect();
+        assert!(!snapshots.is_empty());
+        snapshots.into_iter().for_each(|file| target.unsync(file, 64));
+    }
+    drop(Journaled::open(options(&targets, 3, memory(), quiet())).unwrap());
+    targets.iter().for_each(|target| target.lose_unsynced());
+    let kv = Journaled::open(options(&targets, 3, memory(), quiet())).unwrap();
+    assert_eq!(contents(&kv), before);
 }
 
 /// A client may know a number for longer than a crash lets its file exist, and must not find

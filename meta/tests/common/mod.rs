@@ -79,6 +79,24 @@ impl Flaky {
         }
     }
 
+    /// As after the end of a process that had written these last bytes of a file, and not synced
+    /// them.
+    pub fn unsync(&self, file: TargetFile, last: usize) {
+        let mut files = self.files.lock().unwrap();
+        let file = files.get_mut(&file).unwrap();
+        let at = file.now.len() - last;
+        file.synced = Some(file.now[..at].to_vec());
+        file.unsynced = vec![(at, file.now[at..].to_vec())];
+    }
+
+    /// The power fails: no unsynced data stays.
+    pub fn lose_unsynced(&self) {
+        let mut files = self.files.lock().unwrap();
+        files.values_mut().for_each(|file| file.unsynced.clear());
+        files.retain(|_, file| file.synced.is_some());
+        files.values_mut().for_each(|file| file.now = file.synced.clone().unwrap());
+    }
+
     /// The bytes of a file, to damage.
     pub fn damage(&self, file: TargetFile, change: impl FnOnce(&mut Vec<u8>)) {
         let mut files = self.files.lock().unwrap();

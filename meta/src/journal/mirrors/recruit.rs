@@ -249,7 +249,8 @@ impl RecruitState {
             for miss in &lacking {
                 spread(&copies, &misses, miss.range.clone(), target)?;
             }
-            return if lacking.is_empty() { Ok(()) } else { target.sync(file).map(drop) };
+            // What is there may be only in the page cache: who wrote it may have ended then.
+            return target.sync(file).map(drop);
         }
         // What has this name is of another history, or of no use.
         target.remove(file)?;

@@ -24,7 +24,7 @@ impl Recovery<'_> {
     /// Brings the index to the end of the journal, from its own state or from a snapshot. Returns
     /// the last transaction, and whether the journal does not reach back to the newest snapshot.
     pub(in crate::journal) fn replay(&mut self) -> Result<(Seq, bool), KvError> {
-        self.sync_segments();
+        self.sync_found();
         let index = &*self.options.index;
         let newest = self.snapshots.first().map(|group| group.number);
         let state = index.state()?;
@@ -77,11 +77,12 @@ impl Recovery<'_> {
         Err(broken)
     }
 
-    /// Data read from a segment may still be only in the page cache; the index must not become
-    /// durable before it.
-    fn sync_segments(&mut self) {
+    /// What is read may still be only in the page cache. The index must not become durable before a
+    /// segment; and for a complete snapshot, what is older is removed.
+    fn sync_found(&mut self) {
         let mut failed = Vec::new();
-        for (group, copy) in self.segments.iter().flat_map(|group| group.copies.iter().map(move |copy| (group, copy))) {
+        let groups = self.segments.iter().chain(&self.snapshots);
+        for (group, copy) in groups.flat_map(|group| group.copies.iter().map(move |copy| (group, copy))) {
             if let Err(error) = self.options.targets[copy.place].1.sync(group.file) {
                 failed.push((copy.place, error.to_string()));
             }
