@@ -376,8 +376,11 @@ impl Cluster {
             let status = self.machines.output(words(&["status", "--json", &self.url]))?;
             let document: Value = serde_json::from_slice(&status.stdout).unwrap_or_default();
             let all = document["servers"].as_array().cloned().unwrap_or_default();
-            let is_ready =
-                |server: &Value| server["up"] == true && server["transactions_behind"].as_u64().unwrap_or(0) < 1000;
+            // One that has not opened its index says nothing of it.
+            let behind = |server: &Value| server["transactions_behind"].as_u64();
+            let is_ready = |server: &Value| {
+                server["up"] == true && (server["holder"] == true || behind(server).is_some_and(|behind| behind < 1000))
+            };
             let holder = all.iter().find(|server| server["holder"] == true).and_then(|server| server["name"].as_str());
             let number = holder.and_then(|name| name.strip_prefix("meta")?.parse().ok());
             if let Some(number) = number.filter(|_| all.len() == SERVERS && all.iter().all(is_ready)) {

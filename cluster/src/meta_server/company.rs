@@ -184,10 +184,13 @@ impl Company {
         up.max_by_key(|standing| standing.progress.applied).map(|standing| standing.peer)
     }
 
-    /// The number of standbys that go before this one when `holder` is gone.
-    pub fn rank(&self, holder: Option<&str>) -> u32 {
+    /// The number of standbys that go before this one when `holder` is gone. Without an index that
+    /// follows the holder, it lets all others go first: reading the whole index takes long, and
+    /// clients wait meanwhile.
+    pub fn rank(&self, holder: Option<&str>, follows: bool) -> u32 {
         let before = |name: &&String| **name < self.own.name && Some(name.as_str()) != holder;
-        u32::try_from(self.others.keys().filter(before).count()).unwrap_or(u32::MAX)
+        let behind = if follows { 0 } else { self.others.len() };
+        u32::try_from(self.others.keys().filter(before).count() + behind).unwrap_or(u32::MAX)
     }
 }
 
@@ -219,9 +222,11 @@ mod tests {
         assert!(!standby.learn(holder.list()));
         assert_eq!(names(&standby), ["a", "b", "c"]);
         // The holder is gone: a goes first, then c.
-        assert_eq!(standby.rank(Some("b")), 1);
-        assert_eq!(standby.rank(None), 2);
-        assert_eq!(Company::new(peer("a"), holder.list()).rank(Some("b")), 0);
+        assert_eq!(standby.rank(Some("b"), true), 1);
+        assert_eq!(standby.rank(None, true), 2);
+        let first = Company::new(peer("a"), holder.list());
+        assert_eq!(first.rank(Some("b"), true), 0);
+        assert!(first.rank(Some("b"), false) > standby.rank(Some("b"), true), "it has to read its index first");
         // Taken out everywhere.
         assert!(holder.forget("a") && !holder.forget("a"));
         assert!(standby.learn(holder.list()));

@@ -505,7 +505,8 @@ impl<H: Host> Driver<H> {
             self.post.trail.follow(course);
         }
         let gone = found.last.as_ref().map(|peer| peer.name.as_str());
-        let rank = self.post.entrance.company().rank(gone);
+        let follows = self.post.entrance.progress.lock().0.applied.is_some();
+        let rank = self.post.entrance.company().rank(gone, follows);
         self.seat.looked(&found.votes, rank, &self.rules, now);
         // A server that was just started says why it cannot open the volume.
         if !self.ready && !found.held {

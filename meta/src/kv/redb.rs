@@ -72,7 +72,8 @@ impl RedbIndex {
     }
 
     fn with_tables(database: Database) -> Result<Self, KvError> {
-        let write = database.begin_write().map_err(failed)?;
+        let mut write = database.begin_write().map_err(failed)?;
+        write.set_quick_repair(true);
         write.open_table(PAIRS).map_err(failed)?;
         write.open_table(STATE).map_err(failed)?;
         write.open_table(EPOCH_ID).map_err(failed)?;
@@ -93,6 +94,8 @@ impl RedbIndex {
         let mut write = self.database.begin_write().map_err(failed)?;
         let durability = if durable { Durability::Immediate } else { Durability::None };
         write.set_durability(durability).map_err(failed)?;
+        // Without that, who opens the index after a crash reads all of it first.
+        write.set_quick_repair(durable);
         {
             let IndexState { owner, epoch, id, applied } = change(&mut write.open_table(PAIRS).map_err(failed)?)?;
             let mut table = write.open_table(STATE).map_err(failed)?;
