@@ -3,7 +3,7 @@
 use cluster::{ClusterPlaces, Store};
 use fs::Places;
 use plan::coding::Coder;
-use plan::{SetId, Span, TargetId};
+use plan::{RecordOffset, SetId, Span, TargetId};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -266,7 +266,7 @@ fn a_master_codes_stripes_with_the_code_of_their_volume_alone() {
 fn lost_blocks_go_from_store_to_store() {
     let lab = Lab::new("rs:4+2", 7, 1);
     let lengths = [70_000, (4 << 20) - 100, 1, (4 << 20) - 100, (4 << 20) - 100, (4 << 20) - 100];
-    let stripes: Vec<(u32, u32)> = lengths
+    let stripes: Vec<(RecordOffset, u32)> = lengths
         .iter()
         .enumerate()
         .map(|(number, &length)| lab.append(Coder::Here, length, number as u64))

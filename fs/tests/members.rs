@@ -8,7 +8,7 @@ use fs::{ROOT, Sessions};
 use lab::cluster::{Cluster, lock};
 use lab::{content, make, pattern};
 use meta::{AttributeChange, BulkFile, ContentEdit, FileKind, New, Rename, RenameMode, Resize, SetTime, Time};
-use plan::{Extent, ExtentPlace, Ino, SessionId, SetId, Span, TargetId};
+use plan::{Extent, ExtentPlace, Ino, RecordOffset, SessionId, SetId, Span, TargetId};
 use session::caller::{Caller, Secret};
 use session::port::{Entry, FileLock, Held, Opening, Port, Remote, Session, VERSION, Welcome};
 use session::transport::Call;
@@ -272,7 +272,8 @@ impl Hostile {
 
     fn extent(&mut self) -> Extent {
         let bytes = Bytes::from(vec![1; self.0.usize(..3000)]);
-        let (set, record) = (SetId(1 + self.0.u64(..6)), *self.0.choice(&[0, 4096, 8192, 1 << 20, u32::MAX]).unwrap());
+        let (set, record) =
+            (SetId(1 + self.0.u64(..6)), RecordOffset(*self.0.choice(&[0, 4096, 8192, 1 << 20, u32::MAX]).unwrap()));
         let span = Span { set, record, block: self.short(), start: self.short() };
         let (place, length) = match self.0.u32(..4) {
             0 => (ExtentPlace::Bytes(bytes.clone()), bytes.len() as u64),
@@ -363,7 +364,7 @@ impl Hostile {
             17 => at.extents(self.ino(), self.range()).map(drop),
             18..=21 => at.change_content(self.ino(), &self.edit()).map(drop),
             22 => at.change_contents(&self.many(|own| (own.ino(), own.edit()))).map(drop),
-            23 => at.share(&self.many(|own| (own.set(), own.short())), self.ino()).map(drop),
+            23 => at.share(&self.many(|own| (own.set(), RecordOffset(own.short()))), self.ino()).map(drop),
             24 => at.set(self.set()).map(drop),
             25 => at.seal_set(self.set(), self.short()).map(drop),
             26 => at.queue_repair(self.set(), &self.many(|own| own.short() as u16)).map(drop),

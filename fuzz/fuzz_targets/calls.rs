@@ -9,7 +9,7 @@ use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use meta::{
     AttributeChange, BulkFile, ContentEdit, FileKind, MAX_SIZE, New, ROOT, Rename, RenameMode, Resize, SetTime, Time,
 };
-use plan::{Extent, ExtentPlace, Ino, SessionId, SetId, Span, TargetId};
+use plan::{Extent, ExtentPlace, Ino, RecordOffset, SessionId, SetId, Span, TargetId};
 use server::Client;
 use session::port::{Entry, FileLock, Held, Port, Remote, Session, VERSION};
 use std::cell::RefCell;
@@ -86,7 +86,12 @@ fn extent(u: &mut Unstructured<'_>) -> Result<Extent> {
     let place = match u.int_in_range(0..=2)? {
         0 => ExtentPlace::Zero,
         1 => ExtentPlace::Bytes(vec![7; u.int_in_range(0..=length.min(70_000) as usize + 1)?].into()),
-        _ => ExtentPlace::Stripe(Span { set: set(u)?, record: small(u)?, block: small(u)?, start: small(u)? }),
+        _ => ExtentPlace::Stripe(Span {
+            set: set(u)?,
+            record: RecordOffset(small(u)?),
+            block: small(u)?,
+            start: small(u)?,
+        }),
     };
     Ok(Extent { offset, length, place })
 }
@@ -188,7 +193,7 @@ fn use_port(u: &mut Unstructured<'_>, port: &impl Port) -> Result<()> {
         20 => drop(port.change_content(ino(u)?, &edit(u)?)),
         21 => drop(port.change_contents(&list(u, |u| Ok((ino(u)?, edit(u)?)))?)),
         22 => drop(port.change_contents_durably(&list(u, |u| Ok((ino(u)?, edit(u)?)))?)),
-        23 => drop(port.share(&list(u, |u| Ok((set(u)?, small(u)?)))?, ino(u)?)),
+        23 => drop(port.share(&list(u, |u| Ok((set(u)?, RecordOffset(small(u)?))))?, ino(u)?)),
         24 => drop(port.set(set(u)?)),
         25 => drop(port.seal_set(set(u)?, small(u)?)),
         26 => drop(port.queue_repair(set(u)?, &list(u, small)?)),

@@ -3,7 +3,7 @@
 
 use crate::record::{Content, Dinode, DirectoryState, Entry, InodeLocation, decode, encode};
 use crate::{FileKind, SetRecord, StripeRecord, Time, Totals};
-use plan::{Extent, ExtentPlace, Ino, SetId, Span, TargetId};
+use plan::{Extent, ExtentPlace, Ino, RecordOffset, SetId, Span, TargetId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
@@ -31,7 +31,7 @@ fn dinode(ino: Ino, kind: FileKind, size: (u64, u64), times: [Time; 4], content:
 }
 
 fn span() -> Span {
-    Span { set: SetId(70_000), record: 16, block: 65_536, start: 128 }
+    Span { set: SetId(70_000), record: RecordOffset(16), block: 65_536, start: 128 }
 }
 
 #[test]

@@ -16,7 +16,7 @@
 //! | `K` session, request | a request that was carried out and whose answer may not have arrived |
 //! | `S` name | a setting |
 
-use plan::{Ino, SessionId, SetId};
+use plan::{Ino, RecordOffset, SessionId, SetId};
 use std::ops::Range;
 
 pub(crate) const INODE_LOCATION: u8 = b'I';
@@ -113,20 +113,20 @@ pub(crate) fn set(set: SetId) -> Vec<u8> {
     key(SET, &[set.0], &[])
 }
 
-pub(crate) fn stripe(set: SetId, record: u32) -> Vec<u8> {
-    key(STRIPE, &[set.0], &record.to_be_bytes())
+pub(crate) fn stripe(set: SetId, record: RecordOffset) -> Vec<u8> {
+    key(STRIPE, &[set.0], &record.0.to_be_bytes())
 }
 
 pub(crate) fn stripes(set: SetId) -> Range<Vec<u8>> {
     under(key(STRIPE, &[set.0], &[]))
 }
 
-pub(crate) fn shared(set: SetId, record: u32, ino: Ino) -> Vec<u8> {
-    key(SHARED, &[set.0], &[&record.to_be_bytes()[..], &ino.0.to_be_bytes()].concat())
+pub(crate) fn shared(set: SetId, record: RecordOffset, ino: Ino) -> Vec<u8> {
+    key(SHARED, &[set.0], &[&record.0.to_be_bytes()[..], &ino.0.to_be_bytes()].concat())
 }
 
-pub(crate) fn shared_by(set: SetId, record: u32) -> Range<Vec<u8>> {
-    under(key(SHARED, &[set.0], &record.to_be_bytes()))
+pub(crate) fn shared_by(set: SetId, record: RecordOffset) -> Range<Vec<u8>> {
+    under(key(SHARED, &[set.0], &record.0.to_be_bytes()))
 }
 
 pub(crate) fn repair(set: SetId) -> Vec<u8> {

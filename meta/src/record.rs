@@ -2,7 +2,7 @@
 
 use crate::kv::KvError;
 use crate::{Error, Result};
-use plan::{Extent, Ino, SetId, TargetId};
+use plan::{Extent, Ino, RecordOffset, SetId, TargetId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ pub struct DeadStripe {
     /// The chunk set.
     pub set: SetId,
     /// The start of its record.
-    pub record: u32,
+    pub record: RecordOffset,
     /// The length of its blocks, in bytes.
     pub block: u32,
 }

@@ -3,7 +3,7 @@
 use crate::record::{DeadStripe, SetRecord, StripeRecord, Totals, decode, encode};
 use crate::transaction::run;
 use crate::{Error, Meta, Result, Seq, keys};
-use plan::{Ino, SetId};
+use plan::{Ino, RecordOffset, SetId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::ops::Range;
@@ -83,7 +83,7 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be read.
-    pub fn stripes(&self, set: SetId) -> Result<Vec<(u32, StripeRecord)>> {
+    pub fn stripes(&self, set: SetId) -> Result<Vec<(RecordOffset, StripeRecord)>> {
         let found = self.scan_all(keys::stripes(set))?;
         found.iter().map(|(key, value)| Ok((record_of(key, 9), decode(value)?))).collect()
     }
@@ -92,7 +92,7 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be read.
-    pub fn stripe(&self, set: SetId, record: u32) -> Result<Option<StripeRecord>> {
+    pub fn stripe(&self, set: SetId, record: RecordOffset) -> Result<Option<StripeRecord>> {
         self.kv.get(&keys::stripe(set, record))?.as_deref().map(decode).transpose()
     }
 
@@ -119,7 +119,7 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be written.
-    pub fn share(&self, stripes: &[(SetId, u32)], ino: Ino) -> Result<Seq> {
+    pub fn share(&self, stripes: &[(SetId, RecordOffset)], ino: Ino) -> Result<Seq> {
         let ((), outcome) = run(&*self.kv, |t| {
             stripes.iter().for_each(|&(set, record)| t.put_bytes(keys::shared(set, record, ino), Vec::new()));
             Ok(())
@@ -131,7 +131,7 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be read.
-    pub fn shared_by(&self, set: SetId, record: u32) -> Result<Vec<Ino>> {
+    pub fn shared_by(&self, set: SetId, record: RecordOffset) -> Result<Vec<Ino>> {
         let found = self.scan_all(keys::shared_by(set, record))?;
         Ok(found.iter().map(|(key, _)| Ino(keys::number(key, 13))).collect())
     }
@@ -224,6 +224,7 @@ impl Meta {
     }
 }
 
-fn record_of(key: &[u8], at: usize) -> u32 {
-    key.get(at..at + 4).map_or(0, |bytes| u32::from_be_bytes(bytes.try_into().unwrap_or_default()))
+fn record_of(key: &[u8], at: usize) -> RecordOffset {
+    let bytes = key.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+    RecordOffset(bytes.map_or(0, u32::from_be_bytes))
 }

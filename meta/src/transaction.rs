@@ -5,7 +5,7 @@ use crate::kv::{Batch, Committed, Guard, Kv, KvChange, KvError};
 use crate::record::DeadStripe;
 use crate::record::{StripeRecord, Totals, decode, encode};
 use crate::{Result, Seq, keys};
-use plan::SetId;
+use plan::{RecordOffset, SetId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub(crate) struct Transaction<'a> {
     empty: Vec<Range<Vec<u8>>>,
     written: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     merged: Vec<(Vec<u8>, Vec<u8>)>,
-    stripes: BTreeMap<(SetId, u32), StripeRecord>,
+    stripes: BTreeMap<(SetId, RecordOffset), StripeRecord>,
     totals: Totals,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn run<T>(kv: &dyn Kv, mut work: impl FnMut(&mut Transaction) -> Resu
             Err(_) if !transaction.is_current()? => continue,
             Err(error) => return Err(error),
         };
-        let stripes: Vec<(SetId, u32)> = transaction.stripes.keys().copied().collect();
+        let stripes: Vec<(SetId, RecordOffset)> = transaction.stripes.keys().copied().collect();
         match kv.commit(transaction.into_batch()) {
             Ok(Committed { seq, merged }) => {
                 let dead = stripes.iter().zip(merged).filter_map(|(&(set, record), value)| {
@@ -135,7 +135,7 @@ impl Transaction<'_> {
     }
 
     /// Counts `bytes` more bytes of a stripe to which files refer.
-    pub fn refer(&mut self, stripe: (SetId, u32), block: u32, bytes: i64) {
+    pub fn refer(&mut self, stripe: (SetId, RecordOffset), block: u32, bytes: i64) {
         let record = self.stripes.entry(stripe).or_insert(StripeRecord { block, live: 0 });
         record.live = record.live.saturating_add(bytes);
     }

@@ -4,7 +4,7 @@
 
 use meta::kv::{Batch, Committed, Kv, KvError, Memory, Pair, Visit};
 use meta::{ContentEdit, FileKind, MAX_EXTENTS, Meta, New, ROOT, Resize, Seq, Time};
-use plan::{Extent, ExtentPlace, Ino, SetId, Span};
+use plan::{Extent, ExtentPlace, Ino, RecordOffset, SetId, Span};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -71,7 +71,7 @@ fn now() -> Time {
 fn extent(number: u64) -> Extent {
     let span = Span {
         set: SetId(1),
-        record: (number / IN_STRIPE) as u32,
+        record: RecordOffset((number / IN_STRIPE) as u32),
         block: 4096,
         start: (number % IN_STRIPE * EXTENT_BYTES) as u32,
     };
@@ -171,7 +171,7 @@ fn ranges_of_many_extents_are_replaced_piece_by_piece() {
     let range = 3 * EXTENT_DISTANCE + 1..size - EXTENT_DISTANCE;
     // A hole, zeroes, and data that is one extent or many.
     let zeroes = vec![Extent { offset: range.start, length: range.end - range.start, place: ExtentPlace::Zero }];
-    let span = Span { set: SetId(2), record: 0, block: 1 << 20, start: 0 };
+    let span = Span { set: SetId(2), record: RecordOffset(0), block: 1 << 20, start: 0 };
     let one = vec![Extent { place: ExtentPlace::Stripe(span), ..zeroes[0].clone() }];
     let other = |number| Extent { offset: extent(number).offset + 2, length: 1, place: ExtentPlace::Zero };
     let many: Vec<Extent> = (4..4 + MAX_EXTENTS as u64).map(other).collect();
@@ -224,7 +224,7 @@ fn an_edit_of_many_ranges_reads_each_extent_once() {
         length,
         place: ExtentPlace::Stripe(Span {
             set: SetId(9),
-            record: 0,
+            record: RecordOffset(0),
             block: 1 << 20,
             start: (number * EXTENT_DISTANCE + start) as u32,
         }),
@@ -252,7 +252,7 @@ fn many_ranges_of_many_extents_are_replaced_piece_by_piece() {
     };
     let new = |number: u64| {
         let Range { start, end } = range(number);
-        let span = Span { set: SetId(2), record: number as u32, block: 4096, start: 0 };
+        let span = Span { set: SetId(2), record: RecordOffset(number as u32), block: 4096, start: 0 };
         Extent { offset: start, length: end - start, place: ExtentPlace::Stripe(span) }
     };
     let edit = |numbers: Range<u64>, resize| {
@@ -310,7 +310,12 @@ fn extents_are_those_of_one_moment() {
     let stripe = |record: u32, offset: u64, length: u64| Extent {
         offset,
         length,
-        place: ExtentPlace::Stripe(Span { set: SetId(1), record, block: 4096, start: offset as u32 }),
+        place: ExtentPlace::Stripe(Span {
+            set: SetId(1),
+            record: RecordOffset(record),
+            block: 4096,
+            start: offset as u32,
+        }),
     };
     let one = vec![stripe(0, 0, whole.end)];
     let several: Vec<Extent> = (0..PART_COUNT).map(|part| stripe(part as u32 + 1, part * 512, 512)).collect();

@@ -202,6 +202,7 @@ impl FromIterator<Extent> for ExtentMap {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RecordOffset;
     use crate::SetId;
     use proptest::prelude::*;
 
@@ -247,7 +248,7 @@ mod tests {
                     2 => Some(ExtentPlace::Bytes((0..length).map(|i| (i * 7 + u64::from(start)) as u8).collect())),
                     _ => {
                         let start = start * 50 + offset as u32;
-                        Some(ExtentPlace::Stripe(Span { set: SetId(set), record: 0, block: 64, start }))
+                        Some(ExtentPlace::Stripe(Span { set: SetId(set), record: RecordOffset(0), block: 64, start }))
                     }
                 };
                 let new: Vec<Extent> = place.map(|place| Extent { offset, length, place }).into_iter().collect();
@@ -271,7 +272,7 @@ mod tests {
 
     #[test]
     fn what_goes_on_is_one_extent() {
-        let span = Span { set: SetId(1), record: 0, block: 64, start: 0 };
+        let span = Span { set: SetId(1), record: RecordOffset(0), block: 64, start: 0 };
         let part = |from: u64, until: u64| Extent {
             offset: from,
             length: until - from,

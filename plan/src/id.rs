@@ -36,6 +36,25 @@ impl fmt::Display for SessionId {
     }
 }
 
+/// Where the record of a stripe begins in its chunks, in bytes from the beginning of a chunk: it is
+/// the same in every chunk of the set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct RecordOffset(pub u32);
+
+impl RecordOffset {
+    /// The offset that follows this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl fmt::Display for RecordOffset {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(to)
+    }
+}
+
 impl SetId {
     /// The highest number.
     pub const MAX: Self = Self(u64::MAX);

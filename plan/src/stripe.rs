@@ -1,6 +1,6 @@
 //! The geometry of stripes: from bytes of user data to blocks and back.
 
-use crate::SetId;
+use crate::{RecordOffset, SetId};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ pub struct Span {
     /// The chunk set.
     pub set: SetId,
     /// Where the stripe's record begins, in every chunk of the set.
-    pub record: u32,
+    pub record: RecordOffset,
     /// The length of the stripe's blocks.
     pub block: u32,
     /// The first byte of this data in the stripe's data.
@@ -19,7 +19,7 @@ pub struct Span {
 
 impl Span {
     /// The stripe that it is in: two spans of one stripe have equal ones.
-    pub fn stripe(&self) -> (SetId, u32) {
+    pub fn stripe(&self) -> (SetId, RecordOffset) {
         (self.set, self.record)
     }
 

@@ -6,7 +6,7 @@ use meta::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, FileKind, Listed, New, Removed,
     Rename, RenameMode, Resize, Result, SetRecord, SetTime, Time, Totals,
 };
-use plan::{Extent, ExtentPlace, Ino, SessionId, SetId, Span, TargetId};
+use plan::{Extent, ExtentPlace, Ino, RecordOffset, SessionId, SetId, Span, TargetId};
 use serde::Serialize;
 use session::port::{
     Entered, Entry, FileLock, Heartbeat, Held, Opening, PORT_NAMES, Port, Remote, SESSION_NAMES, Session, VERSION,
@@ -86,7 +86,7 @@ fn attributes() -> Attributes {
 }
 
 fn extents() -> Vec<Extent> {
-    let span = Span { set: SetId(70_000), record: 16, block: 65_536, start: 128 };
+    let span = Span { set: SetId(70_000), record: RecordOffset(16), block: 65_536, start: 128 };
     vec![
         Extent { offset: 0, length: 300, place: ExtentPlace::Stripe(span) },
         Extent { offset: 300, length: 3, place: ExtentPlace::Bytes(b"abc"[..].into()) },
@@ -95,7 +95,7 @@ fn extents() -> Vec<Extent> {
 }
 
 fn dead() -> Vec<DeadStripe> {
-    vec![DeadStripe { set: SetId(300), record: 32, block: 4096 }]
+    vec![DeadStripe { set: SetId(300), record: RecordOffset(32), block: 4096 }]
 }
 
 fn edit(resize: Resize) -> ContentEdit {
@@ -191,7 +191,7 @@ fn file_operations_have_fixed_bytes() {
         exchanged(&(attributes(), dead(), 9), |port| port.change_content(Ino(1000), &edit(Resize::AtLeast(8192)))),
         exchanged(&(attributes(), dead(), 10), |port| port.change_content(Ino(1000), &edit(Resize::Keep))),
         exchanged(&(dead(), 9), |port| port.change_contents(&edits)),
-        exchanged(&9, |port| port.share(&[(SetId(70_000), 16)], Ino(1000))),
+        exchanged(&9, |port| port.share(&[(SetId(70_000), RecordOffset(16))], Ino(1000))),
         exchanged(&set(), |port| port.set(SetId(70_000))),
         exchanged(&9, |port| port.seal_set(SetId(70_000), 4096)),
         exchanged(&9, |port| port.queue_repair(SetId(70_000), &[1, 300])),

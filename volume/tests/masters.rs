@@ -2,7 +2,7 @@
 //! happens to the Master.
 
 use plan::coding::Coder;
-use plan::{SetId, TargetId};
+use plan::{RecordOffset, SetId, TargetId};
 use proptest::prelude::*;
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -288,9 +288,11 @@ proptest! {
         let mut layout = layout("rs:4+2");
         layout.places.resize(places, Some(TargetId(1)));
         let likely = |(record, block, likely): (u32, u32, bool)| {
-            if likely { (record % (1 << 20) / 4096 * 4096, block % STRIPE as u32) } else { (record, block) }
+            let (record, block) =
+                if likely { (record % (1 << 20) / 4096 * 4096, block % STRIPE as u32) } else { (record, block) };
+            (RecordOffset(record), block)
         };
-        let stripes: Vec<(u32, u32)> = stripes.into_iter().map(likely).collect();
+        let stripes: Vec<(RecordOffset, u32)> = stripes.into_iter().map(likely).collect();
         let wanted: Vec<(usize, TargetId)> = wanted.into_iter().map(|position| (position, TargetId(2))).collect();
         let order = RebuildOrder { layout: &layout, stripes: &stripes, wanted: &wanted };
         // There is nothing that any block could be made of.
@@ -307,7 +309,7 @@ proptest! {
         let lab = Lab::new("rs:4+2");
         let (mut layout, data) = (layout("rs:4+2"), vec![7; length]);
         layout.places.resize(few % 9, Some(TargetId(1)));
-        let record = if aligned { record / 4096 * 4096 } else { record };
+        let record = RecordOffset(if aligned { record / 4096 * 4096 } else { record });
         let manifest_bytes = if few % 2 == 0 { manifest_bytes } else { manifest_bytes % (length + 1) };
         let checksum = if few % 3 == 0 { checksum } else { gf::checksum::crc64(&data) };
         let created = Timestamp { seconds: -1, nanoseconds: u32::MAX };
@@ -327,8 +329,16 @@ fn a_stripe_whose_data_changed_on_the_way_is_not_coded() {
     data[49_999] ^= 1;
     let layout = lab.writer.layout();
     let created = Timestamp::now();
-    let order =
-        Order { layout, created, record: 4096, sequence: 1, data: &data, manifest_bytes: 9, checksum, spare: 1 };
+    let order = Order {
+        layout,
+        created,
+        record: RecordOffset(4096),
+        sequence: 1,
+        data: &data,
+        manifest_bytes: 9,
+        checksum,
+        spare: 1,
+    };
     let error = order.carry_out(&lab.staff.targets, &lab.pool).unwrap_err().to_string();
     assert!(error.contains("changed on the way"), "{error}");
     assert!(lab.disks.iter().all(|disk| disk.inner().list().unwrap().is_empty()));
@@ -419,7 +429,7 @@ fn what_was_lost_is_the_same_again_whoever_makes_it() {
     for code in CODES.iter().filter(|code| **code != "none:4") {
         for manner in ways {
             let lab = Lab::new(code);
-            let stripes: Vec<(u32, u32)> = [70_000, 1, 50_000, 900]
+            let stripes: Vec<(RecordOffset, u32)> = [70_000, 1, 50_000, 900]
                 .iter()
                 .enumerate()
                 .map(|(n, &length)| lab.append(Coder::Here, length, n as u64))
@@ -447,7 +457,7 @@ fn what_was_lost_is_the_same_again_whoever_makes_it() {
 #[test]
 fn an_order_that_nobody_waits_for_writes_nothing() {
     let lab = Lab::new("rs:4+2");
-    let stripes: Vec<(u32, u32)> = (0..3u64)
+    let stripes: Vec<(RecordOffset, u32)> = (0..3u64)
         .map(|sequence| lab.append(Coder::Here, 50_000, sequence))
         .map(|stripe| (stripe.record, stripe.block))
         .collect();
@@ -465,7 +475,7 @@ fn an_order_that_nobody_waits_for_writes_nothing() {
     let go_on = || if asked.fetch_add(1, Ordering::SeqCst) == 1 { Err(volume::Error::Interrupted) } else { Ok(()) };
     assert!(matches!(order.carry_out(&lab.staff.targets, go_on), Err(volume::Error::Interrupted)));
     let length = lab.disks[0].inner().list().unwrap().into_iter().find(|(file, _)| *file == new).unwrap().1;
-    assert_eq!(length, u64::from(stripes[1].0), "the first one, and no more");
+    assert_eq!(length, u64::from(stripes[1].0.0), "the first one, and no more");
 }
 
 #[test]

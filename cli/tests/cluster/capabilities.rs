@@ -6,7 +6,7 @@ use crate::scratch::{Ended, Scratch, noise, run, weft};
 use cluster::capability::{Capability, Credentials, KEY_FILE, Rights, Token, now_ms};
 use cluster::store::Stores;
 use cluster::{ClusterKey, Identity, RemoteTarget, StoreAddress};
-use plan::{SessionId, SetId, TargetId};
+use plan::{RecordOffset, SessionId, SetId, TargetId};
 use std::fs;
 use std::io::{ErrorKind, IoSlice};
 use std::os::unix::fs::PermissionsExt;
@@ -134,7 +134,7 @@ impl Secured {
             layout: &layout,
             created: Timestamp { seconds: 0, nanoseconds: 0 },
             // Far behind what is there.
-            record: 32 << 20,
+            record: RecordOffset(32 << 20),
             sequence: 9,
             data: &data,
             manifest_bytes: 0,

@@ -222,7 +222,7 @@ impl Life {
             let stripe = writer.append(buffer, set.0 << 16 | sequence, &[]).expect("memory takes it");
             let span = Span { set, record: stripe.record, block: stripe.block, start: 0 };
             let range = record_range(span.record, span.block);
-            let begin = if span.record as usize == CHUNK_HEADER_BYTES { 0 } else { range.start };
+            let begin = if span.record.0 as usize == CHUNK_HEADER_BYTES { 0 } else { range.start };
             let there = (0..STORES).filter(|position| !failed.contains(position));
             let pieces = there.map(|position| {
                 let mut bytes = vec![0; (range.end - begin) as usize];

@@ -286,6 +286,7 @@ fn is_same(a: &ExtentPlace, b: &ExtentPlace) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plan::RecordOffset;
     use proptest::prelude::*;
 
     const FILE: u64 = 4000;
@@ -328,7 +329,8 @@ mod tests {
                     3 => flying.extend(buffer.take(500, byte % 2 == 0)),
                     4 | 5 if !flying.is_empty() => {
                         let taken = flying.swap_remove(usize::from(byte) % flying.len());
-                        let span = Span { set: SetId(stripes.len() as u64), record: 0, block: 64, start: 3 };
+                        let set = SetId(stripes.len() as u64);
+                        let span = Span { set, record: RecordOffset(0), block: 64, start: 3 };
                         stripes.push([&[0; 3][..], &taken.bytes].concat());
                         buffer.written(&taken, (kind == 4).then_some(span));
                     }

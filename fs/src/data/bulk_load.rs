@@ -11,7 +11,7 @@ use crate::data::store::{Pin, Stored};
 use crate::error::lost;
 use crate::{Error, FileSystem, Result};
 use meta::{Attributes, BulkFile, ContentEdit, Resize};
-use plan::{Extent, ExtentPlace, Ino, SessionId, SetId, Span};
+use plan::{Extent, ExtentPlace, Ino, RecordOffset, SessionId, SetId, Span};
 use session::port::within_session;
 use std::collections::HashSet;
 use std::ops::Range;
@@ -328,7 +328,7 @@ impl BulkLoad<'_> {
 }
 
 /// The stripe that an extent is in.
-fn stripe_of(extent: &Extent) -> Option<(SetId, u32)> {
+fn stripe_of(extent: &Extent) -> Option<(SetId, RecordOffset)> {
     match extent.place {
         ExtentPlace::Stripe(span) => Some(span.stripe()),
         _ => None,
@@ -337,7 +337,7 @@ fn stripe_of(extent: &Extent) -> Option<(SetId, u32)> {
 
 impl FileSystem {
     /// Frees the space of stripes that no transaction names or will name.
-    fn give_up_stripes<'a>(&self, stripes: impl Iterator<Item = &'a Stored>, named: &HashSet<(SetId, u32)>) {
+    fn give_up_stripes<'a>(&self, stripes: impl Iterator<Item = &'a Stored>, named: &HashSet<(SetId, RecordOffset)>) {
         for stripe in stripes.filter(|stripe| !named.contains(&(stripe.set, stripe.record))) {
             if let Ok(layout) = self.store.layout(stripe.set) {
                 self.punch_ranges(&layout, vec![volume::record_range(stripe.record, stripe.block)]);

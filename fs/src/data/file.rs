@@ -3,7 +3,7 @@
 use crate::data::buffer::Buffer;
 use crate::ranks::{FileContent, FileNames, FileStates, FileTable};
 use ::volume::ranked::{Guard, Ranked};
-use plan::{Ino, SetId};
+use plan::{Ino, RecordOffset, SetId};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -188,7 +188,7 @@ impl Table {
 
     /// The stripes to which buffers refer and which no transaction names yet: set and record, with
     /// the length of the blocks.
-    pub fn uncommitted(&self) -> BTreeMap<(SetId, u32), u32> {
+    pub fn uncommitted(&self) -> BTreeMap<(SetId, RecordOffset), u32> {
         let mut found = BTreeMap::new();
         for shard in &self.shards {
             // Take no references: they could keep a file from leaving the table.
@@ -200,7 +200,7 @@ impl Table {
     }
 
     /// The uncommitted stripes of one set.
-    pub fn uncommitted_in(&self, set: SetId) -> BTreeMap<u32, u32> {
+    pub fn uncommitted_in(&self, set: SetId) -> BTreeMap<RecordOffset, u32> {
         let all = self.uncommitted().into_iter();
         all.filter(|((of, _), _)| *of == set).map(|((_, record), block)| (record, block)).collect()
     }

@@ -156,7 +156,7 @@ impl Store {
     }
 
     fn seal(&self, writer: &SetWriter) -> Result<()> {
-        let (set, length) = (writer.layout().set, writer.next_record());
+        let (set, length) = (writer.layout().set, writer.next_record().0);
         if !self.is_ours(set) {
             return Ok(());
         }

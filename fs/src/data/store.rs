@@ -17,7 +17,7 @@ use ec::Code;
 use meta::SetRecord;
 use plan::coding::Coding;
 use plan::placement::TargetCandidate;
-use plan::{SetId, Span, TargetId};
+use plan::{RecordOffset, SetId, Span, TargetId};
 use session::port::Port;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -83,7 +83,7 @@ pub(crate) struct Options {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stored {
     pub set: SetId,
-    pub record: u32,
+    pub record: RecordOffset,
     pub block: u32,
 }
 

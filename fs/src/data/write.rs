@@ -8,7 +8,7 @@ use crate::{Error, FileSystem, Result};
 use meta::namespace::MAX_SIZE;
 use meta::{ContentEdit, FileKind, Resize};
 use plan::extent::pieces;
-use plan::{Extent, ExtentPlace, Ino, SetId};
+use plan::{Extent, ExtentPlace, Ino, RecordOffset, SetId};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -335,7 +335,8 @@ impl FileSystem {
         if from.0 == to.0 && from.1 < end && to.1 < from.1 + length {
             return Err(Error::Meta(meta::Error::Invalid("the ranges overlap".into())));
         }
-        let stripes: Vec<(SetId, u32)> = extents.iter().filter_map(|extent| stripe_of(&extent.place)).collect();
+        let stripes: Vec<(SetId, RecordOffset)> =
+            extents.iter().filter_map(|extent| stripe_of(&extent.place)).collect();
         self.meta.share(&stripes, to.0)?;
         extents.iter_mut().for_each(|extent| extent.offset = extent.offset - from.1 + to.1);
         self.sized(&target)?.changing = true;
@@ -481,7 +482,7 @@ fn check_loss(file: &File) -> Result<()> {
     if std::mem::take(&mut file.state().lost) { Err(lost()) } else { Ok(()) }
 }
 
-fn stripe_of(place: &ExtentPlace) -> Option<(SetId, u32)> {
+fn stripe_of(place: &ExtentPlace) -> Option<(SetId, RecordOffset)> {
     match place {
         ExtentPlace::Stripe(span) => Some(span.stripe()),
         _ => None,

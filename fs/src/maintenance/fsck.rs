@@ -10,7 +10,7 @@ use crate::volume::opened::STRIPES_PER_OPENING;
 use crate::volume::places::Places;
 use crate::{Error, FileSystem, OpenOptions, ROOT, Result};
 use meta::{ContentEdit, FileKind, New, Resize, SetRecord};
-use plan::{Extent, ExtentMap, ExtentPlace, Ino, SetId, Span, TargetId};
+use plan::{Extent, ExtentMap, ExtentPlace, Ino, RecordOffset, SetId, Span, TargetId};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ impl FileSystem {
     /// Compares the references of files with the records of stripes.
     fn compare(&self) -> Result<Checked> {
         let mut found = Checked::default();
-        let mut live: BTreeMap<(SetId, u32), (u32, i64)> = BTreeMap::new();
+        let mut live: BTreeMap<(SetId, RecordOffset), (u32, i64)> = BTreeMap::new();
         self.engine()?.meta.each_file(|ino| -> Result<()> {
             let attributes = match self.meta.attributes(ino) {
                 // The file was removed meanwhile.

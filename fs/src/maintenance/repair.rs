@@ -5,7 +5,7 @@ use crate::data::counts::Shown;
 use crate::{FileSystem, Result};
 use meta::SetRecord;
 use plan::repair::{Degraded, at_a_time, destinations, order};
-use plan::{SetId, TargetId};
+use plan::{RecordOffset, SetId, TargetId};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use volume::{Control, lock};
@@ -208,9 +208,9 @@ impl FileSystem {
         if self.store.is_being_written(set) || self.leases.is_held(set) {
             return Ok(());
         }
-        let mut stripes: BTreeMap<u32, u32> = self.table.uncommitted_in(set);
+        let mut stripes: BTreeMap<RecordOffset, u32> = self.table.uncommitted_in(set);
         stripes.extend(self.engine()?.meta.stripes(set)?.iter().map(|(record, stripe)| (*record, stripe.block)));
-        let stripes: Vec<(u32, u32)> = stripes.into_iter().collect();
+        let stripes: Vec<(RecordOffset, u32)> = stripes.into_iter().collect();
         let need = stripes.last().map_or(0, |&(record, block)| volume::record_range(record, block).end);
         let topology = self.store.topology();
         let layout = self.store.layout(set)?;

@@ -4,7 +4,7 @@
 use crate::maintenance::presence;
 use crate::{Error, FileSystem, Result};
 use meta::SetRecord;
-use plan::{SetId, TargetId};
+use plan::{RecordOffset, SetId, TargetId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use volume::{BlockState, Control};
@@ -50,7 +50,7 @@ pub struct Problem {
     /// The chunk set.
     pub set: SetId,
     /// The offset of the stripe's record in the chunk.
-    pub record: u32,
+    pub record: RecordOffset,
     /// The position of the block; None for the whole stripe.
     pub position: Option<usize>,
     /// A description.
@@ -89,7 +89,7 @@ struct Marks {
     /// Sets below this number are verified,
     below: SetId,
     /// except for these, which are verified up to a record: they were being written, or had damage.
-    partly: BTreeMap<SetId, u32>,
+    partly: BTreeMap<SetId, RecordOffset>,
 }
 
 /// A verification that completed and found all targets present: of everything, or of what was new
@@ -118,10 +118,10 @@ const MARKS_SETTING: &str = "verified";
 
 impl Marks {
     /// The first record of a set that is to be verified; None when the whole set is verified.
-    fn from(&self, set: SetId) -> Option<u32> {
+    fn from(&self, set: SetId) -> Option<RecordOffset> {
         match self.partly.get(&set) {
             Some(&record) => Some(record),
-            None => (set >= self.below).then_some(0),
+            None => (set >= self.below).then_some(RecordOffset::default()),
         }
     }
 }
@@ -181,7 +181,7 @@ impl FileSystem {
         // may still appear.
         for set in now.below.below(SETS_IN_PROGRESS) {
             if !seen.contains(&set) {
-                now.partly.entry(set).or_insert(0);
+                now.partly.entry(set).or_default();
             }
         }
         if !self.is_read_only() {
@@ -211,7 +211,7 @@ impl FileSystem {
         &self,
         set: SetId,
         record: &SetRecord,
-        from: u32,
+        from: RecordOffset,
         found: &mut Verified,
         control: &Control,
     ) -> Result<Looked> {
@@ -231,7 +231,7 @@ impl FileSystem {
         }
         for (record, stripe) in stripes.into_iter().filter(|(record, _)| *record >= from) {
             control.go_on()?;
-            looked.end = record + 1;
+            looked.end = record.next();
             let report = volume::verify_stripe(&self.store.targets, &layout, record, stripe.block);
             // A stripe that was freed during the check is not damaged.
             let engine = self.engine()?;
@@ -285,7 +285,7 @@ struct Looked {
     /// Positions with damage.
     damaged: BTreeSet<u16>,
     /// The end of the last record.
-    end: u32,
+    end: RecordOffset,
     /// Nothing is wrong with the set, and all of it was checked.
     whole: bool,
 }
@@ -305,7 +305,7 @@ mod tests {
         }
         fixed(&Scrub { when: 1_700_000_000, problems: 3 }, "80c49fd50c03");
         fixed(&Some(Scrub { when: -1, problems: 0 }), "010100");
-        fixed(&Marks { below: SetId(70_000), partly: [(SetId(300), 16)].into() }, "f0a20401ac0210");
+        fixed(&Marks { below: SetId(70_000), partly: [(SetId(300), RecordOffset(16))].into() }, "f0a20401ac0210");
         let ranges: crate::volume::history::Ranges = vec![(SetId(1), SetId(64)), (SetId(129), SetId(129))];
         fixed(&ranges, "02014081018101");
         let (sessions, sets) =
@@ -321,7 +321,7 @@ mod tests {
     fn so_many_problems_are_listed_and_all_are_counted() {
         let mut found = Verified::default();
         for set in (0..MAX_LISTED_PROBLEMS as u64 + 500).map(SetId) {
-            found.add(Problem { set, record: 0, position: None, what: "it is gone".into() });
+            found.add(Problem { set, record: RecordOffset(0), position: None, what: "it is gone".into() });
             found.add_away(TargetId((set.0 % 3) as u16), set, "it is away");
         }
         assert_eq!((found.problems.len(), found.unlisted, found.away.len()), (MAX_LISTED_PROBLEMS, 500, 3));

@@ -25,7 +25,7 @@ use meta::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, Listed, Meta, New, Removed,
     Rename, Result, Seq, SetRecord, Time, Totals,
 };
-use plan::{Extent, Ino, SessionId, SetId, TargetId};
+use plan::{Extent, Ino, RecordOffset, SessionId, SetId, TargetId};
 use serde::{Deserialize, Serialize};
 use sound::Sound;
 use std::ops::Range;
@@ -58,7 +58,7 @@ macro_rules! port {
             17 extents(ino: Ino, range: Range<u64>) -> Vec<Extent>;
             18 change_content(ino: Ino, edit: ContentEdit as &ContentEdit) -> (Attributes, Vec<DeadStripe>, Seq);
             19 change_contents(edits: Vec<(Ino, ContentEdit)> as &[(Ino, ContentEdit)]) -> (Vec<DeadStripe>, Seq);
-            20 share(stripes: Vec<(SetId, u32)> as &[(SetId, u32)], ino: Ino) -> Seq;
+            20 share(stripes: Vec<(SetId, RecordOffset)> as &[(SetId, RecordOffset)], ino: Ino) -> Seq;
             21 set(set: SetId) -> SetRecord;
             22 seal_set(set: SetId, length: u32) -> Seq;
             23 queue_repair(set: SetId, positions: Vec<u16> as &[u16]) -> Seq;

@@ -5,7 +5,7 @@
 use super::file_lock::FileLock;
 use super::takeover::{Entry, Held};
 use meta::{AttributeChange, BulkFile, ContentEdit, Error, MAX_SIZE, New, Rename, Resize, Result, SetTime, Time};
-use plan::{Extent, ExtentPlace, Ino, SessionId, SetId, TargetId};
+use plan::{Extent, ExtentPlace, Ino, RecordOffset, SessionId, SetId, TargetId};
 use std::ops::Range;
 
 /// Arguments of an operation.
@@ -24,7 +24,7 @@ macro_rules! any {
     ($($type:ty),*) => { $(impl Sound for $type {})* };
 }
 
-any!(bool, u8, u16, u32, u64, usize, String, TargetId, SetId, Ino, SessionId, New, Rename, Entry);
+any!(bool, u8, u16, u32, u64, usize, String, TargetId, SetId, Ino, SessionId, RecordOffset, New, Rename, Entry);
 
 fn invalid(what: &'static str) -> Result<()> {
     Err(Error::Invalid(what.into()))
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn what_only_a_hostile_one_sends_is_not() {
         let stripe = |start, length| {
-            let span = Span { set: SetId(1), record: 0, block: 1, start };
+            let span = Span { set: SetId(1), record: RecordOffset(0), block: 1, start };
             Extent { offset: 0, length, place: ExtentPlace::Stripe(span) }
         };
         let short = Extent { offset: 0, length: 4, place: ExtentPlace::Bytes(Bytes::from_static(b"abc")) };

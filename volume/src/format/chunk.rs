@@ -7,7 +7,7 @@
 use super::bytes::{Reader, Writer};
 use super::{FORMAT_VERSION, FormatError, MAX_BLOCK_BYTES, Timestamp};
 use gf::checksum::{Crc64, crc64};
-use plan::SetId;
+use plan::{RecordOffset, SetId};
 
 /// The length of the file header in bytes.
 pub const CHUNK_HEADER_BYTES: usize = 4096;
@@ -138,7 +138,7 @@ pub struct StripeHeader {
     /// The position of the block.
     pub position: u16,
     /// The offset of the record in the chunk.
-    pub record: u32,
+    pub record: RecordOffset,
     /// Identifies the stripe in the volume.
     pub sequence: u64,
     /// User data of the stripe, in bytes.
@@ -182,7 +182,7 @@ impl StripeHeader {
         to.bytes(&self.volume.0);
         to.u64(self.set.0);
         to.u64(self.sequence);
-        to.u32(self.record);
+        to.u32(self.record.0);
         to.u32(self.data_bytes);
         to.u32(self.manifest_bytes);
         to.u32(self.block_bytes);
@@ -214,7 +214,7 @@ impl StripeHeader {
             return Err(FormatError::Magic);
         }
         let volume = VolumeId(from.array());
-        let (set, sequence, record) = (SetId(from.u64()), from.u64(), from.u32());
+        let (set, sequence, record) = (SetId(from.u64()), from.u64(), RecordOffset(from.u32()));
         let [data_bytes, manifest_bytes, block_bytes, granules] = [from.u32(), from.u32(), from.u32(), from.u32()];
         let (position, _reserved) = (from.u16(), from.u16());
         let (granule_bytes, _more, stored) = (from.u32(), from.u32(), from.u64());
@@ -248,7 +248,7 @@ mod tests {
             volume: VolumeId([7; 16]),
             set: SetId(3),
             position: 2,
-            record: 4096,
+            record: RecordOffset(4096),
             sequence: 9,
             data_bytes: 10_000,
             manifest_bytes: 33,

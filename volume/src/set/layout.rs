@@ -3,7 +3,7 @@
 use crate::format::{CHUNK_HEADER_BYTES, StripeHeader, VolumeId};
 use crate::target::TargetFile;
 use ec::Code;
-use plan::{Geometry, SetId, TargetId};
+use plan::{Geometry, RecordOffset, SetId, TargetId};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -40,8 +40,8 @@ impl SetLayout {
 pub(super) const MAX_CHUNK_BYTES: u32 = 1 << 30;
 
 /// Whether a record whose block has `block` bytes can begin at `record`.
-pub(super) fn can_begin(record: u32, block: usize) -> bool {
-    let (begin, longest) = (record as usize, MAX_CHUNK_BYTES as usize);
+pub(super) fn can_begin(record: RecordOffset, block: usize) -> bool {
+    let (begin, longest) = (record.0 as usize, MAX_CHUNK_BYTES as usize);
     let fits = || block <= longest && begin + StripeHeader::record_bytes(block) <= longest;
     begin >= CHUNK_HEADER_BYTES && begin.is_multiple_of(StripeHeader::alignment(block)) && fits()
 }
@@ -53,7 +53,7 @@ pub(super) fn geometry(code: &dyn Code) -> Geometry {
 }
 
 /// The byte range of a record in its chunk.
-pub fn record_range(record: u32, block: u32) -> Range<u64> {
-    let begin = u64::from(record);
+pub fn record_range(record: RecordOffset, block: u32) -> Range<u64> {
+    let begin = u64::from(record.0);
     begin..begin + StripeHeader::record_bytes(block as usize) as u64
 }

@@ -4,7 +4,7 @@
 use super::layout::SetLayout;
 use crate::format::Timestamp;
 use crate::steps::Cost;
-use plan::TargetId;
+use plan::{RecordOffset, TargetId};
 use std::io;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub struct Order<'a> {
     /// When the set was created.
     pub created: Timestamp,
     /// Where its record begins.
-    pub record: u32,
+    pub record: RecordOffset,
     /// Identifies it in the volume.
     pub sequence: u64,
     /// The user data, followed by the manifest.
@@ -107,7 +107,7 @@ pub struct RebuildOrder<'a> {
     /// Where the existing blocks are.
     pub layout: &'a SetLayout,
     /// The stripes, by record and block length.
-    pub stripes: &'a [(u32, u32)],
+    pub stripes: &'a [(RecordOffset, u32)],
     /// The positions to rebuild, and the targets that hold their new chunks.
     pub wanted: &'a [Wanted],
 }

@@ -13,7 +13,7 @@ use crate::targets::{Batch, Targets};
 use crate::{Error, Result};
 use gf::checksum::crc64;
 use plan::stripe::Part;
-use plan::{Span, TargetId};
+use plan::{RecordOffset, Span, TargetId};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
@@ -60,7 +60,7 @@ pub(super) type FoundBlocks = BTreeMap<usize, std::result::Result<Granules, Bloc
 pub(super) struct StripeAt<'a> {
     pub targets: &'a Targets,
     pub layout: &'a SetLayout,
-    pub record: u32,
+    pub record: RecordOffset,
     pub block: u32,
     /// Ignores cached headers: for callers that verify the stored data.
     pub fresh: bool,
@@ -171,7 +171,7 @@ impl<'a> StripeAt<'a> {
         }
         let target = self.targets.get(self.layout.places[position]?)?;
         let mut bytes = vec![0; self.header_bytes()];
-        let (file, offset) = (self.layout.file(position), u64::from(self.record));
+        let (file, offset) = (self.layout.file(position), u64::from(self.record.0));
         let length = target.read_part(file, offset, &mut bytes, Wait::Never).ok()?;
         self.own_header(position, &bytes[..length]).ok()
     }
@@ -180,7 +180,7 @@ impl<'a> StripeAt<'a> {
     /// device and are sound. None says nothing about the block.
     fn at_hand(&self, position: usize, at: &Range<usize>, into: &mut [u8]) -> Option<Arc<StripeHeader>> {
         let id = self.layout.places[position]?;
-        let offset = u64::from(self.record) + (self.header_bytes() + at.start) as u64;
+        let offset = u64::from(self.record.0) + (self.header_bytes() + at.start) as u64;
         // Read the granules first: if they are not cached, this makes the system fetch them during
         // the search for the header.
         let length = self.targets.get(id)?.read_part(self.layout.file(position), offset, into, Wait::Never);
@@ -254,7 +254,7 @@ impl<'a> StripeAt<'a> {
             let header = if remembered { self.remembered(position) } else { None };
             let ask = Ask {
                 file: self.layout.file(position),
-                record: u64::from(self.record),
+                record: u64::from(self.record.0),
                 header_bytes: self.header_bytes(),
                 range: range.clone(),
                 known: header.is_some(),
@@ -388,7 +388,8 @@ impl<'a> StripeAt<'a> {
         let mut batch = Batch::new();
         for position in late(bad) {
             if let Some(id) = self.layout.places[position] {
-                let (file, record, length) = (self.layout.file(position), u64::from(self.record), self.header_bytes());
+                let (file, record, length) =
+                    (self.layout.file(position), u64::from(self.record.0), self.header_bytes());
                 batch.run(self.targets, position, id, move |target| {
                     match target.read_at(file, record, &mut vec![0; length]) {
                         // A missing chunk is an answer, too.
@@ -536,7 +537,7 @@ pub fn read(targets: &Targets, layout: &SetLayout, span: Span, out: &mut [u8]) -
 ///
 /// # Errors
 /// `TooDegraded` if too few blocks are left to read it.
-pub fn read_manifest(targets: &Targets, layout: &SetLayout, record: u32, block: u32) -> Result<Vec<u8>> {
+pub fn read_manifest(targets: &Targets, layout: &SetLayout, record: RecordOffset, block: u32) -> Result<Vec<u8>> {
     let stripe = StripeAt { targets, layout, record, block, fresh: false, hedged: false };
     let all: Vec<usize> = (0..layout.blocks()).collect();
     let mut found = stripe.granules(&all, &(0..0));

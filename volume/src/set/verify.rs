@@ -6,6 +6,7 @@ use super::reader::StripeAt;
 use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, RECORD_ALIGNMENT, StripeHeader};
 use crate::target::{ReadAt, Target, TargetFile};
 use crate::targets::Targets;
+use plan::RecordOffset;
 use std::io;
 
 /// The result of the verification of a stripe.
@@ -21,7 +22,7 @@ pub struct StripeReport {
 
 /// Reads a whole stripe. Checks every block against its checksums, and the blocks against each
 /// other.
-pub fn verify_stripe(targets: &Targets, layout: &SetLayout, record: u32, block: u32) -> StripeReport {
+pub fn verify_stripe(targets: &Targets, layout: &SetLayout, record: RecordOffset, block: u32) -> StripeReport {
     let stripe = StripeAt { targets, layout, record, block, fresh: true, hedged: false };
     let length = block as usize;
     let all: Vec<usize> = (0..layout.places.len()).collect();
@@ -101,7 +102,7 @@ pub fn scan(target: &dyn Target, file: TargetFile) -> io::Result<Scanned> {
             TargetFile::Chunk { set, position } | TargetFile::NewChunk { set, position } => (set, position),
             _ => (found.set, found.position),
         };
-        u64::from(found.record) == at
+        u64::from(found.record.0) == at
             && (found.set, found.position) == named
             && header.as_ref().is_none_or(|header| header.volume == found.volume)
     };

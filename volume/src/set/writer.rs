@@ -11,8 +11,8 @@ use crate::steps::{Cost, WriteStep};
 use crate::target::{Durable, Target, TargetFile};
 use crate::targets::{Batch, Targets};
 use crate::{Error, Result};
-use plan::TargetId;
 use plan::coding::Coder;
+use plan::{RecordOffset, TargetId};
 use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
 use std::ops::RangeInclusive;
@@ -33,7 +33,7 @@ const MASTER_IS_LATE: RangeInclusive<Duration> = Duration::from_secs(3)..=Durati
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Appended {
     /// Where its record begins in the chunks.
-    pub record: u32,
+    pub record: RecordOffset,
     /// The length of its blocks.
     pub block: u32,
     /// Positions that missed this stripe and have all earlier ones.
@@ -109,13 +109,13 @@ impl Encoded {
         first_coded: usize,
         target: &dyn Target,
         file: TargetFile,
-        record: u32,
+        record: RecordOffset,
     ) -> io::Result<Duration> {
         const ZEROES: [u8; RECORD_ALIGNMENT] = [0; RECORD_ALIGNMENT];
         let block = self.block(position, first_coded);
         let padding = &ZEROES[..block.len().next_multiple_of(RECORD_ALIGNMENT) - block.len()];
         let header = &self.headers[position * self.header_bytes..(position + 1) * self.header_bytes];
-        let offset = if self.first { 0 } else { u64::from(record) };
+        let offset = if self.first { 0 } else { u64::from(record.0) };
         target.write(file, offset, &[header, block, padding].map(IoSlice::new), Durable::Later)
     }
 }
@@ -156,10 +156,11 @@ impl SetWriter {
         layout: SetLayout,
         chunk_bytes: u32,
         spare: usize,
-        next_record: u32,
+        next_record: RecordOffset,
     ) -> Self {
         let mut writer = Self::create(targets, pool, layout, chunk_bytes, spare);
-        writer.next = Mutex::new(next_record.max(CHUNK_HEADER_BYTES as u32).next_multiple_of(RECORD_ALIGNMENT as u32));
+        writer.next =
+            Mutex::new(next_record.0.max(CHUNK_HEADER_BYTES as u32).next_multiple_of(RECORD_ALIGNMENT as u32));
         writer
     }
 
@@ -174,14 +175,14 @@ impl SetWriter {
     }
 
     /// The offset of the next record.
-    pub fn next_record(&self) -> u32 {
-        *lock(&self.next)
+    pub fn next_record(&self) -> RecordOffset {
+        RecordOffset(*lock(&self.next))
     }
 
     /// Whether a full stripe may no longer fit.
     pub fn full(&self) -> bool {
         let longest = geometry(&*self.layout.code).block_bytes(self.pool.capacity());
-        let begin = (self.next_record() as usize).next_multiple_of(StripeHeader::alignment(longest));
+        let begin = (self.next_record().0 as usize).next_multiple_of(StripeHeader::alignment(longest));
         begin + StripeHeader::record_bytes(longest) > self.chunk_bytes as usize
     }
 
@@ -246,7 +247,7 @@ impl SetWriter {
                 return Err((Error::Invalid(what), buffer));
             }
             *next = end as u32;
-            begin as u32
+            RecordOffset(begin as u32)
         };
         buffer.data[buffer.length..total].copy_from_slice(manifest);
         let known = self.failed().clone();
@@ -297,7 +298,14 @@ impl SetWriter {
         }
     }
 
-    fn encode(&self, mut buffer: StripeBuffer, record: u32, block: usize, sequence: u64, manifest: usize) -> Encoded {
+    fn encode(
+        &self,
+        mut buffer: StripeBuffer,
+        record: RecordOffset,
+        block: usize,
+        sequence: u64,
+        manifest: usize,
+    ) -> Encoded {
         let code = &*self.layout.code;
         let (k, coded) = (code.shape().k, code.coded());
         let data: Vec<&[u8]> = buffer.data[..k * block].chunks_exact(block).collect();
@@ -306,7 +314,7 @@ impl SetWriter {
         let sums = ec::partition::encode_checksummed(code, &data, &mut made, GRANULE_BYTES);
         let parity = begun.elapsed();
         // The first stripe carries the headers of the chunks.
-        let first = record as usize == CHUNK_HEADER_BYTES;
+        let first = record.0 as usize == CHUNK_HEADER_BYTES;
         let chunks = if first { chunk_headers(&self.layout, self.created) } else { Vec::new() };
         let before = if first { CHUNK_HEADER_BYTES } else { 0 };
         let header_bytes = before + StripeHeader::encoded_bytes(block);
@@ -333,7 +341,13 @@ impl SetWriter {
 
     /// Lets the Master of the set code and write a stripe. Returns None if there is no Master, or
     /// if it fails. Then this process codes the stripe, with the same bytes at the same place.
-    fn have_coded(&self, data: &[u8], record: u32, sequence: u64, manifest: usize) -> Option<(Outcomes, Cost)> {
+    fn have_coded(
+        &self,
+        data: &[u8],
+        record: RecordOffset,
+        sequence: u64,
+        manifest: usize,
+    ) -> Option<(Outcomes, Cost)> {
         let mut layout = self.layout.clone();
         self.failed().iter().for_each(|&position| layout.places[position] = None);
         let sound = |id: &TargetId| self.targets.error(*id).is_none();
@@ -392,7 +406,7 @@ impl SetWriter {
     }
 
     /// Writes to all positions. Positions that fail and are not in `known` are returned as missing.
-    fn write(&self, encoded: &Arc<Encoded>, record: u32, known: &BTreeSet<usize>) -> Result<Sent> {
+    fn write(&self, encoded: &Arc<Encoded>, record: RecordOffset, known: &BTreeSet<usize>) -> Result<Sent> {
         let begun = Instant::now();
         let first_coded = self.layout.code.coded().start;
         let missing = self.failed().clone();

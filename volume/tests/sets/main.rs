@@ -6,7 +6,7 @@ mod reading;
 mod rebuilding;
 mod writing;
 
-use plan::{SetId, Span, TargetId};
+use plan::{RecordOffset, SetId, Span, TargetId};
 use proptest::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ struct Lab {
 /// A stripe that was written.
 #[derive(Clone, Debug)]
 struct Written {
-    record: u32,
+    record: RecordOffset,
     block: u32,
     data: Vec<u8>,
     manifest: Vec<u8>,
@@ -105,7 +105,7 @@ impl Lab {
     /// Damages a chunk in one of the ways in which chunks are damaged.
     fn damage(&self, position: usize, how: u8, stripe: &Written) {
         let (disk, file) = (&self.disks[position], self.file(position));
-        let record = u64::from(stripe.record);
+        let record = u64::from(stripe.record.0);
         let header = StripeHeader::encoded_bytes(stripe.block as usize) as u64;
         match how % 6 {
             0 => disk.set(Faults { dead: true, ..Faults::default() }),
@@ -237,7 +237,7 @@ proptest! {
         let stripes: Vec<Written> =
             lengths.iter().enumerate().map(|(n, length)| lab.append(*length, n as u64).unwrap().0).collect();
         // One is dead, so that it must stay a hole.
-        let live: Vec<(u32, u32)> =
+        let live: Vec<(RecordOffset, u32)> =
             stripes.iter().skip(usize::from(stripes.len() > 2)).map(|s| (s.record, s.block)).collect();
         let bad = some_positions(seed, lost.min(code.tolerates()), code.shape().blocks());
         let before: Vec<Vec<u8>> = bad.iter().map(|&position| lab.chunk(position)).collect();
@@ -268,10 +268,10 @@ proptest! {
                 );
             }
             if live.len() < stripes.len() {
-                prop_assert!(bytes[CHUNK_HEADER_BYTES..live[0].0 as usize].iter().all(|&byte| byte == 0));
+                prop_assert!(bytes[CHUNK_HEADER_BYTES..live[0].0.0 as usize].iter().all(|&byte| byte == 0));
             }
             let scanned = scan(&*target, lab.file(position)).unwrap();
-            let records: Vec<(u32, u32)> =
+            let records: Vec<(RecordOffset, u32)> =
                 scanned.records.iter().map(|header| (header.record, header.block_bytes)).collect();
             prop_assert_eq!(&records, &live);
             prop_assert_eq!(scanned.header.unwrap().position, position as u16);

@@ -1,7 +1,7 @@
 //! Lost chunks are rebuilt, or nothing is left behind.
 
 use crate::Lab;
-use plan::TargetId;
+use plan::{RecordOffset, TargetId};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use volume::format::StripeHeader;
@@ -52,7 +52,7 @@ fn a_rebuild_without_space_leaves_nothing_behind() {
 #[test]
 fn a_rebuild_keeps_to_its_limit_and_can_be_stopped_while_it_waits() {
     let lab = Lab::new("rs:4+2");
-    let stripes: Vec<(u32, u32)> =
+    let stripes: Vec<(RecordOffset, u32)> =
         (1..=8).map(|n| lab.append(90_000, n).unwrap().0).map(|s| (s.record, s.block)).collect();
     let block = u64::from(stripes[0].1);
     let control = Control::default();

@@ -1,7 +1,7 @@
 //! Chunk sets are written, without targets that fail, and synced.
 
 use crate::{CHUNK, Lab, STRIPE};
-use plan::{SetId, TargetId};
+use plan::{RecordOffset, SetId, TargetId};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use volume::format::{ChunkHeader, StripeHeader};
@@ -12,10 +12,10 @@ use volume::{BufferPool, Error, Health, SetWriter, WriteStep, scan};
 fn chunks_say_what_they_are() {
     let lab = Lab::new("rs:4+2");
     let (stripe, missing) = lab.append(10_000, 77).unwrap();
-    assert_eq!((stripe.record, stripe.block, missing), (4096, 2503, Vec::new()));
+    assert_eq!((stripe.record, stripe.block, missing), (RecordOffset(4096), 2503, Vec::new()));
     for position in 0..6 {
         let bytes = lab.chunk(position);
-        assert_eq!(bytes.len() as u64, volume::record_range(4096, 2503).end);
+        assert_eq!(bytes.len() as u64, volume::record_range(RecordOffset(4096), 2503).end);
         let header = ChunkHeader::decode(&bytes).unwrap();
         assert_eq!(
             (header.set, header.position, header.shape, &header.code[..]),
@@ -117,9 +117,9 @@ fn a_full_set_says_so_and_a_set_is_resumed() {
         if lab.writer.full() {
             break;
         }
-        last = lab.append(STRIPE - 100, sequence).unwrap().0.record;
+        last = lab.append(STRIPE - 100, sequence).unwrap().0.record.0;
     }
-    assert!(last > CHUNK / 2 && lab.writer.next_record() <= CHUNK);
+    assert!(last > CHUNK / 2 && lab.writer.next_record().0 <= CHUNK);
     let (code, next) = (lab.layout().code.clone(), lab.writer.next_record());
     let pool = Arc::new(BufferPool::new(&*code, STRIPE, 1));
     let writer = SetWriter::resume(lab.targets.clone(), pool.clone(), lab.layout().clone(), 2 * CHUNK, 1, next);

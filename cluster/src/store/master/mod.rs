@@ -11,7 +11,7 @@ mod rebuilding;
 pub(super) use answering::{Asked, Masters, asked};
 pub(super) use rebuilding::lost;
 
-use plan::SetId;
+use plan::{RecordOffset, SetId};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ struct Stripe<'a> {
     code: &'a str,
     /// When the set was created: seconds and nanoseconds.
     created: (i64, u32),
-    record: u32,
+    record: RecordOffset,
     sequence: u64,
     manifest_bytes: u32,
     /// How many blocks beyond k the Master waits for.
@@ -70,7 +70,7 @@ struct Lost<'a> {
     set: SetId,
     code: &'a str,
     /// The stripes, as record and block length.
-    stripes: Vec<(u32, u32)>,
+    stripes: Vec<(RecordOffset, u32)>,
     /// The token that permits it; empty where none is needed.
     #[serde(borrow)]
     token: &'a [u8],
@@ -108,7 +108,7 @@ mod tests {
             set: SetId(70_000),
             code: "rs:4+2",
             created: (-1, 300),
-            record: 16,
+            record: RecordOffset(16),
             sequence: 301,
             manifest_bytes: 302,
             spare: 2,
@@ -121,7 +121,7 @@ mod tests {
             volume: [0xab; 16],
             set: SetId(70_000),
             code: "rs:4+2",
-            stripes: vec![(16, 4096), (300, 1)],
+            stripes: vec![(RecordOffset(16), 4096), (RecordOffset(300), 1)],
             token: b"token",
             server: "here:1",
             places: vec!["here:1/disk1", ""],

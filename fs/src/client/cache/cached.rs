@@ -394,6 +394,7 @@ fn window(range: &Range<u64>) -> Option<u64> {
 mod tests {
     use super::*;
     use meta::{FileKind, Time};
+    use plan::RecordOffset;
     use plan::SetId;
     use plan::Span;
 
@@ -409,7 +410,8 @@ mod tests {
     }
 
     fn extent(offset: u64, length: u64) -> Extent {
-        Extent { offset, length, place: ExtentPlace::Stripe(Span { set: SetId(1), record: 0, block: 4096, start: 0 }) }
+        let span = Span { set: SetId(1), record: RecordOffset(0), block: 4096, start: 0 };
+        Extent { offset, length, place: ExtentPlace::Stripe(span) }
     }
 
     #[test]

@@ -19,7 +19,7 @@ use meta::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, FileKind, Listed, MAX_EXTENTS,
     New, Removed, Rename, Result, Seq, SetRecord, Time, Totals,
 };
-use plan::{Extent, Ino, SetId};
+use plan::{Extent, Ino, RecordOffset, SetId};
 use session::port::{Opening, Port, opening_of_answer};
 use std::ops::Range;
 use std::sync::Arc;
@@ -425,7 +425,7 @@ impl Port for Cache {
         self.just_change(&concerned, |port| port.change_contents_durably(edits))
     }
 
-    fn share(&self, stripes: &[(SetId, u32)], ino: Ino) -> Result<Seq> {
+    fn share(&self, stripes: &[(SetId, RecordOffset)], ino: Ino) -> Result<Seq> {
         self.just_change(&of_file(ino), |port| port.share(stripes, ino))
     }
 

@@ -70,7 +70,7 @@ impl<V: Volume> Handle<V> {
         let limits = self.sessions.volume.limits();
         let data = u64::from(span.block).saturating_mul(limits.data_blocks as u64).min(limits.stripe_bytes as u64);
         let end = ::volume::record_range(span.record, span.block).end;
-        let starts = u64::from(span.record) >= ::volume::format::CHUNK_HEADER_BYTES as u64;
+        let starts = u64::from(span.record.0) >= ::volume::format::CHUNK_HEADER_BYTES as u64;
         if starts && end <= u64::from(limits.chunk_bytes) && u64::from(span.start).saturating_add(length) <= data {
             return Ok(());
         }

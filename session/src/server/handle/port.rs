@@ -7,7 +7,7 @@ use meta::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, Listed, New, Removed, Rename,
     Result, Seq, SetRecord, Time, Totals,
 };
-use plan::{Extent, Ino, SetId};
+use plan::{Extent, Ino, RecordOffset, SetId};
 use std::ops::Range;
 
 impl<V: Volume> Port for Handle<V> {
@@ -171,7 +171,7 @@ impl<V: Volume> Port for Handle<V> {
         Ok((dead, seq))
     }
 
-    fn share(&self, stripes: &[(SetId, u32)], ino: Ino) -> Result<Seq> {
+    fn share(&self, stripes: &[(SetId, RecordOffset)], ino: Ino) -> Result<Seq> {
         for &(set, record) in stripes {
             let held = self.sessions.leases().table().holds(self.session, set);
             if !held && self.meta()?.stripe(set, record)?.is_none() {

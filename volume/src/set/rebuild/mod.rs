@@ -13,7 +13,7 @@ use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, StripeHeader, Timestamp};
 use crate::target::{Durable, ReadAt, Target, TargetFile, read_to_vec};
 use crate::targets::{Batch, Targets};
 use crate::{Control, Error, Result};
-use plan::{SetId, TargetId};
+use plan::{RecordOffset, SetId, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
 use std::path::Path;
@@ -48,7 +48,7 @@ impl RebuildOrder<'_> {
                 let padding = vec![0; bytes.len().next_multiple_of(64) - bytes.len()];
                 let header = header.encode();
                 let parts = [&header[..], bytes, &padding].map(IoSlice::new);
-                target.write(new_chunk(set, position), u64::from(record), &parts, Durable::Later).map(drop)
+                target.write(new_chunk(set, position), u64::from(record.0), &parts, Durable::Later).map(drop)
             })?;
         }
         Ok(report)
@@ -120,7 +120,7 @@ impl RebuildOrder<'_> {
 pub fn rebuild(
     targets: &Targets,
     layout: &SetLayout,
-    stripes: &[(u32, u32)],
+    stripes: &[(RecordOffset, u32)],
     wanted: &[Wanted],
     control: &Control,
 ) -> Result<RebuildReport> {
@@ -142,7 +142,7 @@ fn new_chunk(set: SetId, position: usize) -> TargetFile {
 fn make(
     targets: &Targets,
     layout: &SetLayout,
-    stripes: &[(u32, u32)],
+    stripes: &[(RecordOffset, u32)],
     wanted: &[Wanted],
     control: &Control,
 ) -> Result<RebuildReport> {
@@ -172,7 +172,7 @@ fn make(
 }
 
 /// Splits the stripes into parts that are rebuilt at a time.
-fn parts(mut stripes: &[(u32, u32)]) -> impl Iterator<Item = &[(u32, u32)]> {
+fn parts(mut stripes: &[(RecordOffset, u32)]) -> impl Iterator<Item = &[(RecordOffset, u32)]> {
     std::iter::from_fn(move || {
         let mut bytes = 0;
         let more = stripes.iter().take_while(|&&(_, block)| {
