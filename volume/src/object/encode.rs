@@ -6,7 +6,7 @@ use super::fragment::{read_header, write_record};
 use super::parallel::{for_each, run, thread_count};
 use super::rows::Rows;
 use super::source::{Source, Stripe};
-use crate::format::{Header, Layout, MIN_BLOCK_BYTES, ObjectId, RecordHeader, Timestamp};
+use crate::format::{FormatError, HEADER_BYTES, Header, Layout, MIN_BLOCK_BYTES, ObjectId, RecordHeader, Timestamp};
 use crate::target::{Directory, FileName, Lock, Temporary, fragment_file_name, open_regular, read_at, stem};
 use crate::{Control, Error, Result};
 use ec::Code;
@@ -335,14 +335,17 @@ fn remove_abandoned(directories: &[Directory], name: &[u8]) {
     }
 }
 
-/// Whether the file is what an encoder of that name may leave: one without a header yet, or with
-/// that name's.
+/// What a disk writes as a whole, in bytes.
+const SECTOR: usize = 512;
+
+/// Whether the file is what an encoder of that name may leave: one without a header yet, with that
+/// name's, or with one that a power loss took a part of.
 fn is_unfinished(file: &File, name: &[u8]) -> bool {
-    let mut start = [0; 512];
+    let mut start = [0; HEADER_BYTES];
     let Ok(read) = read_at(file, 0, &mut [&mut start]) else { return false };
-    match read_header(file) {
-        Ok(Ok(header)) => header.name == name,
-        Ok(Err(_)) => start[..read].iter().all(|&byte| byte == 0),
-        Err(_) => false,
+    match Header::decode(&start) {
+        Ok(header) => header.name == name,
+        Err(FormatError::Checksum) => true,
+        Err(_) => start[..read.min(SECTOR)].iter().all(|&byte| byte == 0),
     }
 }

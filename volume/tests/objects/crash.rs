@@ -71,6 +71,26 @@ fn a_new_file_is_whole_or_not_there() {
     Lab::new(3).encode_on(&data(1), false, &mut |target| doomed.decorate(target)).unwrap();
 }
 
+/// Of the header of an uncommitted fragment, some sectors are there and others are not.
+#[test]
+fn what_a_power_loss_left_of_a_fragment_is_removed() {
+    let lab = Lab::new(3);
+    lab.encode(&data(1), false).unwrap();
+    let whole = lab.files().into_iter().next().unwrap();
+    let header = std::fs::read(&whole).unwrap()[..4096].to_vec();
+    let torn = |keep: std::ops::Range<usize>| {
+        let mut bytes = vec![0; header.len()];
+        bytes[keep.clone()].copy_from_slice(&header[keep]);
+        bytes
+    };
+    let left = whole.with_file_name(".f.000.weft.tmp-1-1");
+    for bytes in [torn(0..512), torn(0..2048), torn(512..4096), header[..512].to_vec()] {
+        std::fs::write(&left, bytes).unwrap();
+        lab.encode(&data(2), true).unwrap();
+        assert_eq!(lab.files().len(), 3, "{:?}", lab.files());
+    }
+}
+
 #[test]
 fn a_file_is_replaced_as_a_whole_or_not_at_all() {
     let mut outcomes = [0, 0];
