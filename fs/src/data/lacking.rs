@@ -7,6 +7,7 @@ use crate::data::store::Store;
 use plan::SetId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use volume::{SetWriter, Synced};
 
 impl Store {
@@ -48,6 +49,7 @@ impl Store {
     /// Returns when all stripes that were written before are durable, each on the required number
     /// of targets, and the metadata knows what their sets lack.
     pub fn sync(&self) -> Result<()> {
+        self.synced.fetch_max(self.written.load(Ordering::Relaxed), Ordering::Relaxed);
         let writers = {
             let mut unsynced = self.unsynced.lock();
             // The chunks of lost sets may be removed.

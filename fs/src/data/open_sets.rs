@@ -1,6 +1,7 @@
 //! The chunk sets that stripes are written to. Only the targets of open sets work for a writer, so
 //! there are several for a writer of much data. Large stripes go to them in turns, but not to one
-//! whose targets are behind. Small stripes stay together, so that they have few targets to sync.
+//! whose targets are behind. Small stripes stay together, so that they have few chunks to sync, and
+//! so do large ones that are soon synced, where another set has no other targets.
 
 use crate::Result;
 use crate::data::set_load::Open;
@@ -18,6 +19,9 @@ pub(crate) const MAX_OPEN_SETS: usize = 12;
 /// bytes, or a quarter of what a set takes. Each begins chunks on k+m targets, and remains as it is
 /// when the writer ends.
 const BYTES_BEFORE_NEXT: u64 = 64 << 20;
+/// Where all sets are on the same targets, a writer stays with one set for this much user data
+/// after a sync, in bytes: a second set does not spread it further, and costs a sync of k+m chunks.
+const BYTES_BEFORE_TURNS: u64 = 32 << 20;
 
 impl Store {
     /// How many sets are best open at the same time.
@@ -93,11 +97,15 @@ impl Store {
         let is_small = (bytes as u64) < busy;
         // In turns, each target gets as much of each set as the others. A late one makes way.
         let may_be_next = |(on_way, _): &&(u64, &Open)| *on_way <= least + self.full_stripe() as u64;
+        // Another thread may sync in between.
+        let since_sync = self.written.load(Ordering::Relaxed).saturating_sub(self.synced.load(Ordering::Relaxed));
+        let stays = self.stripes_wanted() == 1 && since_sync < BYTES_BEFORE_TURNS;
         let (_, best) = *match with_space.iter().find(|(on_way, _)| is_small && *on_way < busy) {
             Some(first) => first,
             None => {
                 let last = self.last_used.load(Ordering::Relaxed);
-                let next = with_space.iter().filter(may_be_next).find(|(_, open)| open.set().0 > last);
+                let is_next = |set: u64| set > last || stays && set == last;
+                let next = with_space.iter().filter(may_be_next).find(|(_, open)| is_next(open.set().0));
                 let next = next.or_else(|| with_space.iter().find(may_be_next)).expect("one has the least");
                 self.last_used.store(next.1.set().0, Ordering::Relaxed);
                 next
@@ -191,5 +199,37 @@ impl Store {
             places
         });
         places.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::set_load::Busy;
+    use crate::testing::Lab;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn stripes_that_are_soon_synced_stay_together_where_all_sets_are_on_the_same_targets() {
+        let fs = Lab::new("rs:4+2", 6).open();
+        let store = &fs.store;
+        let stripe = store.full_stripe();
+        let next = || {
+            let (open, _pin) = store.writer(stripe, false).unwrap();
+            store.written.fetch_add(stripe as u64, Ordering::Relaxed);
+            open
+        };
+        store.written.store(1 << 40, Ordering::Relaxed);
+        // Others are opened while the first are busy.
+        let busy: Vec<Busy> = (0..3).map(|_| Busy::new(next().load, stripe)).collect();
+        drop(busy);
+        assert_eq!(store.open.lock().len(), 3);
+        let sets = |stripes: u64| (0..stripes).map(|_| next().set()).collect::<BTreeSet<SetId>>().len();
+        let before_turns = BYTES_BEFORE_TURNS / stripe as u64;
+        for _ in 0..3 {
+            store.sync().unwrap();
+            assert_eq!(sets(before_turns), 1);
+        }
+        assert_eq!(sets(before_turns), 3, "more data without a sync goes to all sets");
     }
 }

@@ -141,6 +141,8 @@ pub(crate) struct Store {
     pub(super) last_used: AtomicU64,
     /// The bytes of user data in the stripes of this process so far.
     pub(super) written: AtomicU64,
+    /// How many of these bytes there were when the last sync began.
+    pub(super) synced: AtomicU64,
     /// The number of sets that were begun by this process.
     pub begun_sets: AtomicU64,
     /// The history of all created sets.
@@ -185,6 +187,7 @@ impl Store {
             coders,
             last_used: AtomicU64::new(0),
             written: AtomicU64::new(0),
+            synced: AtomicU64::new(0),
             begun_sets: AtomicU64::new(0),
             history,
             claims: Claims::default(),
