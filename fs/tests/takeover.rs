@@ -9,8 +9,8 @@ use plan::{Ino, SessionId};
 use session::Question;
 use session::port::{Entry, Held, Remote, Session, VERSION};
 use session::transport::{Answer, Call, Recall};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use volume::target::Faults;
 
@@ -284,6 +284,38 @@ fn clients_are_told_when_a_server_gives_the_volume_away() {
     server.stop();
     server.send_away();
     assert_eq!(counts(), before.map(|count| count + 1));
+}
+
+/// The index of a server that gave the volume away is open while any request waits there: it could
+/// not stand by. Its grace period does not end any more.
+#[test]
+fn no_request_waits_for_the_grace_period_of_a_server_that_gave_the_volume_away() {
+    let mut lab = Lab::new("rs:2+1", 4);
+    let mut serve = || Sessions::new(lab.open_to_serve(), Duration::from_secs(3600));
+    let server = serve();
+    let begin = |server: &Arc<Sessions>| Remote(Raw { server: server.clone(), session: None });
+    begin(&server).begin(None, "away".into(), Vec::new()).unwrap();
+    server.close().unwrap();
+    let server = serve();
+    let session = begin(&server).begin(None, "waits".into(), Vec::new()).unwrap().session;
+    let (sender, ended) = mpsc::channel();
+    for which in 0..2 {
+        let (sender, raw) = (sender.clone(), Raw { server: server.clone(), session: Some(session) });
+        let all = FileLock { owner: 1, first: 0, last: u64::MAX, exclusive: true, process: 1 };
+        std::thread::spawn(move || {
+            let done = match which {
+                0 => Remote(raw).lock(ROOT, all, true).map(drop),
+                _ => Remote(raw).reserve_append(ROOT, 1).map(drop),
+            };
+            let _ = sender.send(done);
+        });
+    }
+    assert!(ended.recv_timeout(Duration::from_millis(300)).is_err(), "they wait for a client that is away");
+    server.stop();
+    for _ in 0..2 {
+        let done = ended.recv_timeout(Duration::from_secs(60)).expect("it waits for ever");
+        assert!(matches!(done, Err(meta::Error::Unavailable(_))), "{done:?}");
+    }
 }
 
 /// 64 clients with 10,000 open files each are back in one message each, while another one that is

@@ -9,7 +9,7 @@ use meta::journal::{FollowOptions, Follower, Hint, MirrorTarget, Shelf};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use volume::ranked::Ranked;
 
 /// How often the end of the journal is read. A limited amount is read at a time, so this limits the
@@ -17,6 +17,9 @@ use volume::ranked::Ranked;
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// The wait after a failure.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// How long that may go on before there is a warning: a holder that has just begun shows nothing
+/// yet.
+const WARN_AFTER: Duration = Duration::from_secs(5);
 /// How often the index is made durable. What it lacks after that is read again.
 const INDEX_SYNC_INTERVAL: Duration = Duration::from_secs(2);
 /// The least time between two looks at all files of the targets.
@@ -87,14 +90,25 @@ impl Walk {
     }
 
     fn run(&self, directory: &Path, entrance: &Entrance, places: &ClusterPlaces) {
+        let (mut failing, warnings) = (None, fs::Warnings::default());
         while !self.is_over() {
             // What it has of the journal stays as after an error: it is read again.
             let follow = || self.follow(directory, entrance);
+            let begun = Instant::now();
             let followed = places.stores().caught("following the holder", |line| tracing::error!("{line}"), follow);
             if let Err(why) = followed.unwrap_or_else(|| Err(fs::Error::Invalid("a defect".into())))
                 && !self.is_over()
             {
-                tracing::debug!("cannot follow the holder: {why}");
+                let now = Instant::now();
+                // What was followed for a while has not failed since.
+                let since = *failing.get_or_insert(now);
+                if begun.elapsed() > WARN_AFTER {
+                    failing = Some(now);
+                } else if now.duration_since(since) > WARN_AFTER
+                    && let Some(line) = warnings.line(&format!("this standby cannot follow the holder: {why}"), now)
+                {
+                    tracing::warn!("{line}");
+                }
                 self.tell(entrance, None);
                 std::thread::sleep(RETRY_PAUSE);
             }

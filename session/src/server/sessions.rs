@@ -148,7 +148,7 @@ impl<V: Volume> Sessions<V> {
         Caller::verified(&self.leases().key.lock(), session, shown, peer.unwrap_or_default(), &opening)
     }
 
-    fn has_stopped(&self) -> bool {
+    pub(super) fn has_stopped(&self) -> bool {
         self.stopped.load(Ordering::SeqCst)
     }
 

@@ -75,10 +75,15 @@ impl<V: Volume> Handle<V> {
         self.sessions.volume.meta()
     }
 
-    fn wait_for_grace_end(&self) {
+    fn wait_for_grace_end(&self) -> Result<()> {
         while self.sessions.leases().is_in_grace() {
+            // Its grace period never ends then, and what it has open must be free for the next one.
+            if self.sessions.has_stopped() {
+                return Err(Error::Unavailable("another server ends the grace period".into()));
+            }
             std::thread::sleep(GRACE_POLL_INTERVAL);
         }
+        Ok(())
     }
 
     /// Waits until all other clients from before a restart are back: until then the server does not

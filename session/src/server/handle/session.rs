@@ -241,7 +241,7 @@ impl<V: Volume> Session for Handle<V> {
             return Err(Error::TooLarge);
         }
         // Clients from before a restart may have reservations that this server does not know yet.
-        self.wait_for_grace_end();
+        self.wait_for_grace_end()?;
         let leases = self.sessions.leases();
         loop {
             let cuts = leases.table().cuts();
@@ -262,7 +262,7 @@ impl<V: Volume> Session for Handle<V> {
         // Clients from before a restart may have locks that this server does not know yet. A client
         // that is reclaiming its own is not delayed.
         if !leases.before.lock().contains(&self.session) {
-            self.wait_for_grace_end();
+            self.wait_for_grace_end()?;
         }
         let end = Instant::now() + if wait { LOCK_WAITS } else { Duration::ZERO };
         let mut locks = leases.locks.lock();
