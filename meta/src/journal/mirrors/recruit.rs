@@ -264,3 +264,109 @@ impl RecruitState {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::engine::Journaled;
+    use super::super::super::options::{Access, JournalLimits, Options};
+    use super::*;
+    use crate::kv::{Batch, Kv, MemoryIndex};
+    use plan::TargetId;
+    use std::io::IoSlice;
+    use std::time::Duration;
+    use volume::format::VolumeId as Volume;
+    use volume::target::{Claim, Crash, Durable, Epoch, Holder, Memory, ReadAt};
+
+    const VOLUME: VolumeId = [1; 16];
+
+    fn bytes(target: &dyn Target, file: TargetFile) -> Vec<u8> {
+        let length = target.list().unwrap().into_iter().find(|(found, _)| *found == file).map_or(0, |(_, bytes)| bytes);
+        let mut bytes = vec![0; length as usize];
+        target.read_at(file, 0, &mut bytes).unwrap();
+        bytes
+    }
+
+    /// A target that has a snapshot and its journal.
+    fn mirror() -> MirrorTarget {
+        let place: MirrorTarget = (TargetId(0), Arc::new(Memory::default()));
+        let options = Options {
+            volume: VOLUME,
+            voters: vec![TargetId(0)],
+            targets: vec![place.clone()],
+            losses: 0,
+            generation: 1,
+            holder: Holder::default(),
+            lease: None,
+            access: Access::Write,
+            index: Box::new(MemoryIndex::default()),
+            merge: crate::MERGE,
+            limits: JournalLimits::default(),
+            accept_loss: false,
+        };
+        let engine = Journaled::create(options).unwrap();
+        let mut batch = Batch::default();
+        batch.put(b"name".to_vec(), b"value".to_vec());
+        let committed = engine.commit(batch).unwrap();
+        engine.sync(committed.seq).unwrap();
+        engine.checkpoint().unwrap();
+        engine.close().unwrap();
+        place
+    }
+
+    /// A server was killed when it had written files to the target and not synced them.
+    #[test]
+    fn what_a_new_mirror_had_already_is_durable_when_it_counts() {
+        let source = mirror();
+        let found = take(&source.1, &VOLUME).unwrap();
+        let heads: Vec<&Head> = found
+            .iter()
+            .filter_map(|found| match &found.owner {
+                Owner::Ours(head) => Some(head),
+                _ => None,
+            })
+            .collect();
+        let newest = heads.iter().map(|head| head.epoch).max_by_key(|epoch| epoch.number).unwrap();
+        let last = found.iter().filter(|found| found.complete).find_map(|found| match found.file {
+            TargetFile::Snapshot { last } => Some(last),
+            _ => None,
+        });
+        let claim = |number| {
+            let claim = Claim {
+                volume: Volume(VOLUME),
+                generation: 1,
+                epoch: Epoch { number, id: 1 },
+                mirrors: Vec::new(),
+                holder: Holder::default(),
+            };
+            ClaimRequest::Take { claim, lease: Duration::ZERO, blank: 0 }
+        };
+        for seed in 0..20 {
+            let crash = Arc::new(Crash::new(Arc::new(Memory::default())));
+            crash.claim(&claim(newest.number)).unwrap();
+            for found in &found {
+                let content = bytes(&*source.1, found.file);
+                crash.write(found.file, 0, &[IoSlice::new(&content)], Durable::Later).unwrap();
+            }
+            let state = RecruitState {
+                volume: VOLUME,
+                claim: claim(newest.number + 1),
+                witnesses: Witnesses {
+                    places: vec![],
+                    need: 0,
+                    epoch: Epoch { number: 1, id: 1 },
+                    deadline: Duration::ZERO,
+                },
+                segments: vec![],
+                last: last.unwrap(),
+                lineage: Lineage::of(newest.name(), &heads),
+                sources: vec![source.clone()],
+                need_bytes: 0,
+            };
+            let place: MirrorTarget = (TargetId(1), crash.clone());
+            assert_eq!(Some(state.bring(&place).unwrap()), last);
+            crash.crash(seed).unwrap();
+            let file = TargetFile::Snapshot { last: last.unwrap() };
+            assert!(bytes(&*crash, file) == bytes(&*source.1, file), "seed {seed}");
+        }
+    }
+}
