@@ -280,7 +280,7 @@ fn carry_out_given(given: Vec<OsString>, shown: impl Fn(u8) -> u8, forwards: boo
     if let Err(error) = gf::select::chosen() {
         return shown(show::failure(&Failure::Usage(error.to_string()), arguments.json)).into();
     }
-    log::begin();
+    let _log = log::begin();
     let json = arguments.json;
     let Err(failure) = carry_out(arguments, identity.as_deref()) else { return ExitCode::SUCCESS };
     let mounted = match &failure {

@@ -34,6 +34,9 @@
 //! outside `append`, from the last byte of the request to the answer. The client adds that `Cost`
 //! to its own `Steps`, and adds the time of the call less [`Cost::total`] to DT. So the steps of a
 //! client show the whole cost in either case.
+//!
+//! Each step that has a begin and an end in one thread is a `tracing` span, too, with the name of
+//! the step, at level DEBUG ([`WriteStep::span`]). Without a subscriber a span costs one load.
 
 mod carried;
 
@@ -42,6 +45,7 @@ pub use carried::{CARRIED_BYTES, Carried};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use tracing::{Span, debug_span};
 
 thread_local! {
     /// Nanoseconds that this thread has counted as any step, or that another thread counts. Wraps.
@@ -123,6 +127,19 @@ impl WriteStep {
             Self::Parity => "parity_calculation",
             Self::Distribution => "data_distribution",
             Self::Slave => "slave_process",
+        }
+    }
+
+    /// A span of the step.
+    pub fn span(self) -> Span {
+        match self {
+            Self::Client => debug_span!("client_tasks"),
+            Self::Metadata => debug_span!("metadata_tasks"),
+            Self::Transfer => debug_span!("transfer"),
+            Self::Master => debug_span!("master_process"),
+            Self::Parity => debug_span!("parity_calculation"),
+            Self::Distribution => debug_span!("data_distribution"),
+            Self::Slave => debug_span!("slave_process"),
         }
     }
 }
@@ -210,7 +227,7 @@ impl Steps {
     /// Runs `work`, and adds to `step` what it took besides the steps that it counted itself.
     pub fn rest<T>(&self, step: WriteStep, work: impl FnOnce() -> T) -> T {
         let mark = Mark::now();
-        let done = work();
+        let done = step.span().in_scope(work);
         self.extend(step, mark.rest());
         done
     }
@@ -220,7 +237,7 @@ impl Steps {
         // Nobody asked for what is left of an earlier call.
         Carried::take();
         let begun = Instant::now();
-        let done = call();
+        let done = WriteStep::Metadata.span().in_scope(call);
         let took = begun.elapsed();
         let journal = Carried::take().within(took);
         self.add(WriteStep::Metadata, took - journal.total());

@@ -268,10 +268,11 @@ impl SetWriter {
             self.targets.steps().extend(WriteStep::Transfer, begun.elapsed());
             begun = Instant::now();
         }
+        let _span = WriteStep::Master.span().entered();
         buffer.data[total..block * code.shape().k].fill(0);
         let encoded = Arc::new(self.encode(buffer, record, block, sequence, manifest.len()));
         let parity = encoded.parity;
-        let result = self.write(&encoded, record, &known);
+        let result = WriteStep::Distribution.span().in_scope(|| self.write(&encoded, record, &known));
         // A target that does not answer may still hold the buffer; then copy the data.
         let mut buffer = match Arc::try_unwrap(encoded) {
             Ok(encoded) => encoded.buffer,
@@ -311,7 +312,8 @@ impl SetWriter {
         let data: Vec<&[u8]> = buffer.data[..k * block].chunks_exact(block).collect();
         let mut made: Vec<&mut [u8]> = buffer.coded[..coded.len() * block].chunks_exact_mut(block).collect();
         let begun = Instant::now();
-        let sums = ec::partition::encode_checksummed(code, &data, &mut made, GRANULE_BYTES);
+        let encode = || ec::partition::encode_checksummed(code, &data, &mut made, GRANULE_BYTES);
+        let sums = WriteStep::Parity.span().in_scope(encode);
         let parity = begun.elapsed();
         // The first stripe carries the headers of the chunks.
         let first = record.0 as usize == CHUNK_HEADER_BYTES;
@@ -372,7 +374,8 @@ impl SetWriter {
             spare: self.need - layout.code.shape().k,
         };
         let begun = Instant::now();
-        let answer = master.distribute(&order, &addresses, self.targets.master_timeout.current_within(MASTER_IS_LATE));
+        let timeout = self.targets.master_timeout.current_within(MASTER_IS_LATE);
+        let answer = WriteStep::Transfer.span().in_scope(|| master.distribute(&order, &addresses, timeout));
         let took = begun.elapsed();
         self.targets.master_timeout.record(took);
         let mut done = match answer {
@@ -509,6 +512,7 @@ impl SetWriter {
     /// As `sync`, but leaves it to the caller to count the cost: it may sync several sets at the
     /// same time, and waits for the slowest.
     pub fn sync_uncounted(&self) -> Synced {
+        let _span = WriteStep::Distribution.span().entered();
         let wanted = self.appended.load(Ordering::Acquire);
         let mut synced = lock(&self.synced);
         if *synced >= wanted {

@@ -1,6 +1,7 @@
 //! What targets do that have no faster way, and what callers do with any target.
 
 use super::{Presence, ReadPart, Target, TargetFile, Wait};
+use crate::steps::WriteStep;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,7 @@ pub fn read_to_vec(length: usize, read: impl FnOnce(&mut [u8]) -> io::Result<usi
 /// Those of the operation.
 pub fn timed(operation: impl FnOnce() -> io::Result<()>) -> io::Result<Duration> {
     let begun = Instant::now();
-    operation().map(|()| begun.elapsed())
+    WriteStep::Slave.span().in_scope(operation).map(|()| begun.elapsed())
 }
 
 /// Reads of one part.

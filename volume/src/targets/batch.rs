@@ -11,6 +11,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use tracing::Span;
 
 /// How often to retry while a queue is full.
 const RETRY_INTERVAL: Duration = Duration::from_micros(500);
@@ -81,10 +82,11 @@ impl<T: Send + 'static> Batch<T> {
         };
         let stage = Arc::new(Mutex::new(Stage::Queued));
         let (send, its_stage, its) = (self.send.clone(), stage.clone(), Arc::downgrade(&entry));
+        let span = Span::current();
         let task: Task = Box::new(move |target| {
             // The waiting caller holds the entry until it gives up or has the result.
             let done = match its.upgrade() {
-                Some(entry) => entry.pool.perform(&its_stage, || operation(target)),
+                Some(entry) => entry.pool.perform(&its_stage, || span.in_scope(|| operation(target))),
                 None => None,
             };
             if let Some(result) = done {

@@ -1,5 +1,8 @@
 //! Log messages of the libraries go to standard error, as warnings do: for example, what a server
-//! says of clients that do what they must not.
+//! says of clients that do what they must not. With the feature `otlp`, spans go to a collector.
+
+#[cfg(feature = "otlp")]
+mod otlp;
 
 use crate::show;
 use std::fmt::{Debug, Write};
@@ -10,10 +13,34 @@ use tracing::{Event, Level, Metadata, Subscriber};
 /// Prints warnings and errors. There are no spans.
 struct Printer;
 
-/// Prints all log messages of this process.
-pub fn begin() {
+/// Ends with the process.
+#[derive(Default)]
+pub struct Log {
+    #[cfg(feature = "otlp")]
+    _spans: Option<otlp::Spans>,
+}
+
+/// Prints all log messages of this process, and sends its spans where the environment asks for it.
+pub fn begin() -> Log {
+    #[cfg(feature = "otlp")]
+    if let Some(spans) = otlp::begin() {
+        return Log { _spans: Some(spans) };
+    }
     // Only who was faster prints, which is as good.
     let _ = tracing::subscriber::set_global_default(Printer);
+    Log::default()
+}
+
+fn is_printed(metadata: &Metadata<'_>) -> bool {
+    metadata.is_event() && *metadata.level() <= Level::WARN
+}
+
+/// What an event says. It is one line, even if a client supplied other text.
+fn line(event: &Event<'_>) -> String {
+    let mut line = Line::default();
+    event.record(&mut line);
+    let plain = |c: char| if c.is_control() { '?' } else { c };
+    (line.fields + &line.message).chars().map(plain).collect()
 }
 
 /// A line of an event: what it says, then its fields.
@@ -39,7 +66,7 @@ impl Visit for Line {
 
 impl Subscriber for Printer {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_event() && *metadata.level() <= Level::WARN
+        is_printed(metadata)
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -51,11 +78,7 @@ impl Subscriber for Printer {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        let mut line = Line::default();
-        event.record(&mut line);
-        // One line, even if a client supplied other text.
-        let plain = |c: char| if c.is_control() { '?' } else { c };
-        show::warning((line.fields + &line.message).chars().map(plain).collect::<String>());
+        show::warning(line(event));
     }
 
     fn enter(&self, _: &Id) {}
