@@ -1,7 +1,7 @@
 //! Stripes that the stores code: what is on the disks is the same, and a Master that is killed or
 //! stopped costs no client its data.
 
-use crate::lab::{Cluster, Mount, possible};
+use crate::lab::{Cluster, possible};
 use crate::scratch::{Scratch, noise, run, weft};
 use crate::stores::{Load, MAX_WAIT, all_there, write_synced};
 use plan::{SetId, TargetId};
@@ -41,8 +41,8 @@ fn current_master(cluster: &Cluster) -> usize {
 }
 
 /// Bytes that a process has written, to its connections above all.
-fn bytes_out(mount: &Mount) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{}/io", mount.id().unwrap())).unwrap();
+fn bytes_out(process: Option<u32>) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{}/io", process.unwrap())).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("wchar: ")).expect("a count of written bytes");
     line.parse().unwrap()
 }
@@ -91,12 +91,12 @@ fn the_same_is_on_the_disks_whoever_codes_and_the_client_sends_less() {
     for coding in ["client", "server"] {
         let cluster = Cluster::new("rs:4+2", 6);
         let mount = cluster.mount_with("a", &["--coding", coding]);
-        let before = bytes_out(&mount);
+        let before = bytes_out(mount.id());
         let mut file = File::create(mount.at("f")).unwrap();
         file.write_all(&noise(FILE_BYTES)).unwrap();
         file.sync_all().unwrap();
         drop(file);
-        let sent = (bytes_out(&mount) - before) as f64 / FILE_BYTES as f64;
+        let sent = (bytes_out(mount.id()) - before) as f64 / FILE_BYTES as f64;
         mount.unmount();
         cluster.is_healthy();
         let reader = cluster.mount_with("b", &["-o", "ro"]);
@@ -115,6 +115,38 @@ fn the_same_is_on_the_disks_whoever_codes_and_the_client_sends_less() {
         // The last data block has the manifest, in which there are times, and parity has
         // everything: verification read those, and the tests of `cluster` compare them.
         assert!(*position >= 3 || stripes == &there[position], "position {position}");
+    }
+}
+
+#[test]
+fn the_stripes_are_as_long_and_the_master_is_the_one_that_the_mount_says() {
+    if !possible("the_stripes_are_as_long_and_the_master_is_the_one_that_the_mount_says") {
+        return;
+    }
+    const MASTER: usize = 2;
+    let cluster = Cluster::new("rs:4+2", 6);
+    let master = format!("store://127.0.0.1:{}", cluster.ports[MASTER]);
+    let options = ["--coding", "server", "--stripe-bytes", "64k", "--master", &master];
+    let mount = cluster.mount_with("a", &options);
+    let sent = || cluster.stores.iter().map(|store| bytes_out(store.id())).collect::<Vec<u64>>();
+    let before = sent();
+    let mut file = File::create(mount.at("f")).unwrap();
+    file.write_all(&noise(6_400_000)).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    let by: Vec<u64> = sent().iter().zip(before).map(|(after, before)| after - before).collect();
+    mount.unmount();
+    cluster.is_healthy();
+    assert!(fs::read(cluster.mount_with("b", &["-o", "ro"]).at("f")).unwrap() == noise(6_400_000));
+    // It sends the blocks of five others, and writes its own; they write one each.
+    let others = (0..6).filter(|&store| store != MASTER).map(|store| by[store]);
+    assert!(others.max().is_some_and(|most| most < 5_000_000) && by[MASTER] > 9_000_000, "{by:?}");
+    let found = blocks(&cluster);
+    assert_eq!(found.len(), 6);
+    for (position, stripes) in found {
+        let longest = stripes.iter().map(|(data, _)| *data).max();
+        assert!(longest == Some(64 << 10) && stripes.len() >= 90, "position {position}: {longest:?} {}", stripes.len());
+        assert!(stripes.iter().all(|(_, block)| block.len() <= 20 << 10), "position {position}");
     }
 }
 
