@@ -164,6 +164,24 @@ fn what_an_opening_takes_for_complete_is_durable() {
     assert_eq!(contents(&kv), before);
 }
 
+/// A request may still be under way in a server that has given the volume away. `cargo xtask
+/// simulate --failovers 1 --seed 350018` found it.
+#[test]
+fn a_closed_engine_answers_nothing_that_may_be_old() {
+    for lease in [None, Some(Duration::from_secs(3600))] {
+        let targets = targets(3);
+        let options = || Options { lease, ..options(&targets, 3, memory(), quiet()) };
+        let earlier = Journaled::create(options()).unwrap();
+        earlier.sync(put(&earlier, 1)).unwrap();
+        earlier.close().unwrap();
+        let later = Journaled::open(options()).unwrap();
+        later.sync(put(&later, 2)).unwrap();
+        assert!(later.get(b"sum").unwrap().is_some());
+        assert!(matches!(earlier.get(b"sum"), Err(KvError::Unavailable(_))), "{lease:?}");
+        assert!(earlier.snapshot(&mut |_, _| Ok(true)).is_err());
+    }
+}
+
 /// A client may know a number for longer than a crash lets its file exist, and must not find
 /// another file under it.
 #[test]

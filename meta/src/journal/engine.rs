@@ -287,7 +287,8 @@ impl Journaled {
     }
 
     /// Makes everything durable in the journal and in the index, and closes the engine: it accepts
-    /// no more commits, but can still be read. The claim is given back. It may be called again.
+    /// no more commits. The claim is given back, so nothing is read any more. It may be called
+    /// again.
     ///
     /// # Errors
     /// Returns an error when durability cannot be confirmed.
@@ -300,6 +301,7 @@ impl Journaled {
         self.shared.sync(last)?;
         self.flush()?;
         self.shared.stop();
+        self.shared.give_back();
         self.end(true);
         Ok(())
     }

@@ -11,7 +11,7 @@ use crate::kv::{Index, IndexState, KvError, Layer, Seq};
 use crate::ranks::{Changes, CheckpointTasks, CommitLog, MirrorChanges, MirrorFiles, MirrorStates};
 use plan::TargetId;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, OnceLock};
 use std::time::{Duration, Instant};
 use volume::ranked::{Guard, Ranked, RankedRw, ReadGuard, WriteGuard};
@@ -62,6 +62,8 @@ pub(super) struct Shared {
     pub have: Ranked<Vec<(TargetId, Seq)>, MirrorStates>,
     /// Why this opening has ended, when another one has taken over.
     fenced: OnceLock<KvError>,
+    /// The claim is given back, or is about to be: from now on another opening may write.
+    given_back: AtomicBool,
 }
 
 /// Changes that the index does not have yet.
@@ -199,6 +201,7 @@ impl Shared {
             cost: LastCost::default(),
             have: Ranked::default(),
             fenced: OnceLock::new(),
+            given_back: AtomicBool::new(false),
         }
     }
 
@@ -421,6 +424,7 @@ impl Shared {
     pub fn check_fresh(&self) -> Result<(), KvError> {
         match self.fenced.get() {
             Some(fenced) => Err(fenced.clone()),
+            None if self.given_back.load(Ordering::SeqCst) => Err(closed()),
             None => self.lease.check(|| self.is_stopping()),
         }
     }
@@ -541,6 +545,11 @@ impl Shared {
         self.work.notify_all();
         self.done.notify_all();
         self.task(|tasks| tasks.stop = true);
+    }
+
+    /// Nothing that is read later is answered.
+    pub fn give_back(&self) {
+        self.given_back.store(true, Ordering::SeqCst);
     }
 
     pub fn status(&self) -> Status {
