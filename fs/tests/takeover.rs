@@ -318,6 +318,28 @@ fn no_request_waits_for_the_grace_period_of_a_server_that_gave_the_volume_away()
     }
 }
 
+/// The same for what another client has not committed: it commits that at the next server.
+#[test]
+fn no_request_waits_for_a_client_at_a_server_that_gave_the_volume_away() {
+    let server = Sessions::new(Lab::new("rs:2+1", 4).open_to_serve(), Duration::from_secs(3600));
+    let at = |session| Remote(Raw { server: server.clone(), session });
+    let begin = |name: &str| at(None).begin(None, name.into(), Vec::new()).unwrap().session;
+    let (silent, asks) = (begin("silent"), begin("asks"));
+    let file = {
+        let volume = server.volume();
+        make(volume, "file")
+    };
+    at(Some(silent)).open(file, 1).unwrap();
+    let (sender, ended) = mpsc::channel();
+    let remote = at(Some(asks));
+    std::thread::spawn(move || sender.send(remote.open(file, 1)));
+    assert!(ended.recv_timeout(Duration::from_millis(300)).is_err(), "it waits for the one that is silent");
+    server.stop();
+    // It would wait for 20 seconds.
+    let done = ended.recv_timeout(Duration::from_secs(15)).expect("it waits");
+    assert!(matches!(done, Err(meta::Error::Unavailable(_))), "{done:?}");
+}
+
 /// 64 clients with 10,000 open files each are back in one message each, while another one that is
 /// slow has begun to come back, and has not told what it has.
 #[test]

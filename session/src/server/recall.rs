@@ -21,9 +21,13 @@ const MAX_NOTES: usize = 1024;
 impl<V: Volume> Sessions<V> {
     /// Has other clients commit what they wrote to a file, and waits for that. Does not wait for a
     /// client longer than its lease.
-    pub(super) fn recall(&self, session: SessionId, ino: Ino, whose: Whose) {
-        let asked = self.ask(session, ino, whose);
+    ///
+    /// # Errors
+    /// `Unavailable` when this server gives the volume away.
+    pub(super) fn recall(&self, session: SessionId, ino: Ino, whose: Whose) -> Result<()> {
+        let asked = self.ask(session, ino, whose)?;
         self.asked(ino, &asked);
+        Ok(())
     }
 
     /// The questions are done with.
@@ -33,7 +37,7 @@ impl<V: Volume> Sessions<V> {
     }
 
     /// Asks other clients to commit, and waits for the answers. Returns the questions.
-    fn ask(&self, session: SessionId, ino: Ino, whose: Whose) -> Vec<OpenQuestion> {
+    fn ask(&self, session: SessionId, ino: Ino, whose: Whose) -> Result<Vec<OpenQuestion>> {
         let leases = self.leases();
         let mut table = leases.table();
         let writers = table.writers(session, ino, whose);
@@ -46,6 +50,8 @@ impl<V: Volume> Sessions<V> {
             if silent.is_empty() || now >= end {
                 break;
             }
+            // The answers go to the next server.
+            self.goes_on()?;
             if now >= next {
                 drop(table);
                 for question in &silent {
@@ -65,14 +71,17 @@ impl<V: Volume> Sessions<V> {
                 "client {name} did not commit inode {ino} when another asked: that one sees what was committed before"
             )
         });
-        asked
+        Ok(asked)
     }
 
     /// The same for a client that opens or locks the file, to change it or only to read it. Where
     /// that matters to it, nothing that others owe of the file gets into the volume afterwards.
-    pub(super) fn await_commits(&self, session: SessionId, ino: Ino, whose: Whose, changes: bool) {
+    ///
+    /// # Errors
+    /// `Unavailable` when this server gives the volume away.
+    pub(super) fn await_commits(&self, session: SessionId, ino: Ino, whose: Whose, changes: bool) -> Result<()> {
         let leases = self.leases();
-        let asked = self.ask(session, ino, whose);
+        let asked = self.ask(session, ino, whose)?;
         let owes = |table: &Table| !table.owing(&asked, ino, changes).is_empty();
         let superseded = if owes(&leases.table()) {
             // A change that is under way is done, or sees this.
@@ -83,7 +92,7 @@ impl<V: Volume> Sessions<V> {
         };
         self.asked(ino, &asked);
         if superseded.is_empty() {
-            return;
+            return Ok(());
         }
         self.tell_of(&superseded, |name| {
             format!(
@@ -95,6 +104,7 @@ impl<V: Volume> Sessions<V> {
         if let Err(error) = self.note_superseded(true) {
             self.volume.warn(&format!("cannot note whose content of inode {ino} is superseded: {error}"));
         }
+        Ok(())
     }
 
     /// Warns about each of some clients.

@@ -9,7 +9,7 @@ use crate::ranks::{RecallWays, ServerTicks};
 use crate::transport::Recall;
 use crate::{EXCLUSIVE_LEASE, KERNEL_VALID_FOR};
 use ::volume::ranked::Ranked;
-use meta::Result;
+use meta::{Error, Result};
 use plan::{Ino, SessionId, SetId};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -68,6 +68,9 @@ impl<V: Volume> Sessions<V> {
     /// grace period does not end. The next server decides.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
+        // Who is about to wait sees it.
+        drop(self.leases().table());
+        self.leases().changed.notify_all();
     }
 
     /// Tells all clients that this server answers no more requests: each looks for the next server
@@ -148,8 +151,17 @@ impl<V: Volume> Sessions<V> {
         Caller::verified(&self.leases().key.lock(), session, shown, peer.unwrap_or_default(), &opening)
     }
 
-    pub(super) fn has_stopped(&self) -> bool {
+    fn has_stopped(&self) -> bool {
         self.stopped.load(Ordering::SeqCst)
+    }
+
+    /// Whether to wait on for other clients. After [`Self::stop`] nothing that a request waits for
+    /// may come, and what it keeps open must be free for the next server.
+    ///
+    /// # Errors
+    /// `Unavailable` when another server will answer.
+    pub(super) fn goes_on(&self) -> Result<()> {
+        if self.has_stopped() { Err(Error::Unavailable("this server gives the volume away".into())) } else { Ok(()) }
     }
 
     /// Calls `tick` on a thread of its own until these sessions are dropped or stopped. A second

@@ -77,10 +77,7 @@ impl<V: Volume> Handle<V> {
 
     fn wait_for_grace_end(&self) -> Result<()> {
         while self.sessions.leases().is_in_grace() {
-            // Its grace period never ends then, and what it has open must be free for the next one.
-            if self.sessions.has_stopped() {
-                return Err(Error::Unavailable("another server ends the grace period".into()));
-            }
+            self.sessions.goes_on()?;
             std::thread::sleep(GRACE_POLL_INTERVAL);
         }
         Ok(())
@@ -88,12 +85,14 @@ impl<V: Volume> Handle<V> {
 
     /// Waits until all other clients from before a restart are back: until then the server does not
     /// know what they have not committed. It waits no longer than for a connected client.
-    fn wait_for_others(&self) {
+    fn wait_for_others(&self) -> Result<()> {
         let (leases, end) = (self.sessions.leases(), self.sessions.waits_for_clients_until());
         let away = || leases.is_in_grace() && leases.before.lock().iter().any(|session| *session != self.session);
         while away() && Instant::now() < end {
+            self.sessions.goes_on()?;
             std::thread::sleep(GRACE_POLL_INTERVAL);
         }
+        Ok(())
     }
 
     fn is_open(&self, ino: Ino) -> bool {
@@ -146,7 +145,7 @@ impl<V: Volume> Handle<V> {
         if !others {
             return Ok(attributes);
         }
-        self.sessions.recall(self.session, attributes.ino, Whose::Closed);
+        self.sessions.recall(self.session, attributes.ino, Whose::Closed)?;
         match self.meta()?.attributes(attributes.ino) {
             // Removed meanwhile: the name existed at the time of the request.
             Err(Error::NotFound) => Ok(attributes),

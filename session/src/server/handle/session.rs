@@ -200,8 +200,8 @@ impl<V: Volume> Session for Handle<V> {
     fn open(&self, ino: Ino, writes: u64) -> Result<Attributes> {
         // Count first: a removal or an append in between then sees that the file is open.
         self.sessions.leases().table().open(self.session, ino, writes);
-        self.wait_for_others();
-        self.sessions.await_commits(self.session, ino, Whose::All, writes > 0);
+        self.wait_for_others()?;
+        self.sessions.await_commits(self.session, ino, Whose::All, writes > 0)?;
         let found = self.meta()?.attributes(ino);
         if found.is_err() {
             let _ = Session::close(self, ino, 0);
@@ -278,7 +278,7 @@ impl<V: Volume> Session for Handle<V> {
             }
             if locks.lock(ino, own) {
                 drop(locks);
-                self.sessions.await_commits(self.session, ino, Whose::Owed, wanted.exclusive);
+                self.sessions.await_commits(self.session, ino, Whose::Owed, wanted.exclusive)?;
                 return Ok(true);
             }
             let left = end.saturating_duration_since(Instant::now());
