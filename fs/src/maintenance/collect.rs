@@ -288,6 +288,11 @@ impl FileSystem {
     pub(crate) fn move_inline(&self) -> Result<()> {
         let mut due = self.inline.due().into_iter();
         while let Some(ino) = due.next() {
+            // A handover waits for what is under way. As after a crash, the rest stays in the
+            // metadata until its files are written again.
+            if self.is_closed() {
+                return Ok(());
+            }
             match self.move_inline_of(ino) {
                 Ok(()) | Err(Error::Meta(meta::Error::NotFound) | Error::Stale) => {}
                 Err(error) => {

@@ -74,12 +74,15 @@ impl FileSystem {
             files.extend(self.engine()?.meta.shared_by(set, record)?);
         }
         for ino in files {
+            if self.is_closed() {
+                return Ok(());
+            }
             match self.move_out(ino, set) {
                 Ok(()) | Err(Error::Stale | Error::Meta(meta::Error::NotFound)) => {}
                 Err(error) => return Err(error),
             }
         }
-        if self.engine()?.meta.stripes(set)?.iter().any(|(_, stripe)| stripe.live > 0) {
+        if self.engine()?.meta.stripes(set)?.iter().any(|(_, stripe)| stripe.live > 0) && !self.is_closed() {
             // A file refers to the set that its manifests do not name; the set stays as it is.
             lock(&self.compactor.stuck).insert(set);
         }
@@ -98,7 +101,8 @@ impl FileSystem {
         let _one_at_a_time = file.content();
         let size = self.sized(&file)?.buffer.size.unwrap_or(0);
         let mut rest = 0..size;
-        while !rest.is_empty() {
+        // A handover waits for what is under way, and a file may be long.
+        while !rest.is_empty() && !self.is_closed() {
             let (mut extents, covered) = self.next_extents(ino, rest.clone())?;
             rest.start = covered.end;
             extents.retain(&which);
