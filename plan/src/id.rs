@@ -98,3 +98,36 @@ impl fmt::Display for Ino {
         self.0.fmt(to)
     }
 }
+
+/// The number of a committed transaction, counted from 1. 0 is the state before the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct TxId(pub u64);
+
+impl TxId {
+    /// The highest number.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// The number that follows this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+
+    /// How many transactions there are after `earlier`, up to this one.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// The number before this one; 0 has none and stays.
+    #[must_use]
+    pub const fn previous(self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
+}
+
+impl fmt::Display for TxId {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(to)
+    }
+}

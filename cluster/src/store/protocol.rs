@@ -2,7 +2,7 @@
 //! has the operands (postcard), and its payload has the data.
 
 use crate::capability::Wanted;
-use plan::SetId;
+use plan::{SetId, TxId};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::time::Duration;
@@ -74,8 +74,8 @@ pub enum File {
     NewLabel,
     Chunk(SetId, u16),
     NewChunk(SetId, u16),
-    Journal(u64),
-    Snapshot(u64),
+    Journal(TxId),
+    Snapshot(TxId),
 }
 
 impl From<TargetFile> for File {
@@ -230,9 +230,14 @@ mod tests {
         fixed(encode(&operands), "056469736b3102f0a2040300802080800401005003746f6b");
         fixed(encode_done(Duration::from_nanos(1500), 7), "dc0b07");
         fixed(encode(&Failure { number: Some(28), what: "full".into() }), "01380466756c6c");
-        let files =
-            [File::Label, File::NewLabel, File::Chunk(SetId(1), 2), File::NewChunk(SetId(1), 2), File::Journal(1)];
-        fixed(encode(&(files, File::Snapshot(1))), "000102010203010204010501");
+        let files = [
+            File::Label,
+            File::NewLabel,
+            File::Chunk(SetId(1), 2),
+            File::NewChunk(SetId(1), 2),
+            File::Journal(TxId(1)),
+        ];
+        fixed(encode(&(files, File::Snapshot(TxId(1)))), "000102010203010204010501");
     }
 
     #[test]
@@ -254,8 +259,8 @@ mod tests {
             TargetFile::Label,
             TargetFile::NewLabel,
             TargetFile::NewChunk { set: SetId(4), position: 1 },
-            TargetFile::Journal { first: 1 },
-            TargetFile::Snapshot { last: 1 },
+            TargetFile::Journal { first: TxId(1) },
+            TargetFile::Snapshot { last: TxId(1) },
         ];
         for number in 0..100 {
             let expected = match number {
@@ -296,8 +301,8 @@ mod tests {
             TargetFile::NewLabel,
             TargetFile::Chunk { set: SetId(7), position: 3 },
             TargetFile::NewChunk { set: SetId::MAX, position: u16::MAX },
-            TargetFile::Journal { first: 9 },
-            TargetFile::Snapshot { last: 10 },
+            TargetFile::Journal { first: TxId(9) },
+            TargetFile::Snapshot { last: TxId(10) },
         ];
         for file in files {
             assert_eq!(TargetFile::from(File::from(file)), file);

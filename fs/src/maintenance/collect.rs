@@ -6,8 +6,8 @@ use crate::data::manifest::{self, Piece};
 use crate::data::pauses::Pauses;
 use crate::data::store::{Pin, Stored};
 use crate::{Error, FileSystem, Result};
-use meta::{DeadStripe, Seq};
-use plan::{Extent, ExtentPlace, Ino, SetId, Span};
+use meta::DeadStripe;
+use plan::{Extent, ExtentPlace, Ino, SetId, Span, TxId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::ops::Range;
@@ -28,7 +28,7 @@ const INLINE_MAX_BYTES: u64 = 4 << 20;
 /// What waits to be freed.
 #[derive(Debug, Default)]
 pub(crate) struct Collector {
-    dead: Mutex<VecDeque<(Instant, Seq, DeadStripe)>>,
+    dead: Mutex<VecDeque<(Instant, TxId, DeadStripe)>>,
     orphans: Mutex<Vec<Ino>>,
     /// Sets that were in use when they were checked. They may be empty when they no longer are.
     busy: Mutex<BTreeSet<SetId>>,
@@ -42,7 +42,7 @@ pub(crate) struct Inline(Mutex<BTreeMap<Ino, (Instant, u64)>>);
 
 impl Collector {
     /// Adds stripes that lost their last reference in a transaction.
-    pub fn add(&self, dead: Vec<DeadStripe>, seq: Seq) {
+    pub fn add(&self, dead: Vec<DeadStripe>, seq: TxId) {
         if !dead.is_empty() {
             let now = Instant::now();
             lock(&self.dead).extend(dead.into_iter().map(|dead| (now, seq, dead)));
@@ -59,7 +59,7 @@ impl Collector {
         lock(&self.orphans).push(ino);
     }
 
-    fn due(&self, all: bool) -> Vec<(Seq, DeadStripe)> {
+    fn due(&self, all: bool) -> Vec<(TxId, DeadStripe)> {
         let mut dead = lock(&self.dead);
         let count = if all {
             dead.len()

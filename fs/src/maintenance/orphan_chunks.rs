@@ -13,9 +13,8 @@ use crate::data::pauses::Pauses;
 use crate::ranks::{OrphanCandidates, OrphanRemoval};
 use crate::{FileSystem, Result};
 use ::volume::ranked::Ranked;
-use meta::Seq;
 use plan::backoff::BackOff;
-use plan::{SetId, TargetId};
+use plan::{SetId, TargetId, TxId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::RangeInclusive;
@@ -188,7 +187,7 @@ impl FileSystem {
             return Ok(false);
         }
         // Sync first: the state after a crash must not need what is removed.
-        let result = self.meta.sync(Seq::MAX);
+        let result = self.meta.sync(TxId::MAX);
         let mut more = false;
         for (id, files) in due {
             let mut rest = files.into_iter();

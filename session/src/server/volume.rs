@@ -2,7 +2,7 @@
 
 use super::Leases;
 use meta::{DeadStripe, Meta, Result, SetRecord};
-use plan::{Ino, SessionId, SetId, TargetId};
+use plan::{Ino, SessionId, SetId, TargetId, TxId};
 use std::sync::Arc;
 
 /// What a stripe in a new chunk set can have.
@@ -83,7 +83,7 @@ pub trait Volume: Send + Sync + 'static {
     fn added_inline(&self, ino: Ino, bytes: u64);
 
     /// A transaction freed these stripes.
-    fn freed(&self, dead: Vec<DeadStripe>, seq: meta::Seq);
+    fn freed(&self, dead: Vec<DeadStripe>, seq: TxId);
 
     /// Removes a file without a name that nobody needs any more.
     fn remove_orphan(&self, ino: Ino);

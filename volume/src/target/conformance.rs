@@ -2,7 +2,7 @@
 
 use super::claim_conformance::{blank, claims};
 use super::{Allocation, Claim, ClaimRequest, Durable, Epoch, Presence, ReadAt, ReadPart, Target, TargetFile, Wait};
-use plan::SetId;
+use plan::{SetId, TxId};
 use std::io::{ErrorKind, IoSlice};
 use std::time::Duration;
 
@@ -109,9 +109,9 @@ fn names(target: &dyn Target, file: TargetFile) {
         TargetFile::Chunk { set: SetId(0), position: 0 },
         TargetFile::NewChunk { set: SetId(0), position: 0 },
         TargetFile::Chunk { set: SetId::MAX, position: 7 },
-        TargetFile::Journal { first: 0 },
-        TargetFile::Journal { first: u64::MAX },
-        TargetFile::Snapshot { last: 9 },
+        TargetFile::Journal { first: TxId(0) },
+        TargetFile::Journal { first: TxId(u64::MAX) },
+        TargetFile::Snapshot { last: TxId(9) },
     ];
     for (number, &name) in files.iter().enumerate() {
         target.write(name, 0, &[IoSlice::new(&vec![number as u8; number + 1])], Durable::Later).expect("write");

@@ -299,6 +299,7 @@ mod tests {
     use super::super::{Claim, Holder, Memory};
     use super::*;
     use plan::SetId;
+    use plan::TxId;
 
     const FILE: TargetFile = TargetFile::Chunk { set: SetId(1), position: 0 };
     const OTHER: TargetFile = TargetFile::Chunk { set: SetId(2), position: 0 };
@@ -316,7 +317,7 @@ mod tests {
             };
             ClaimRequest::Take { claim, lease: Duration::ZERO, blank: 0 }
         };
-        let journal = TargetFile::Journal { first: 1 };
+        let journal = TargetFile::Journal { first: TxId(1) };
         let first = Crash::new(Arc::new(Memory::default()));
         first.claim(&claim(1)).unwrap();
         first.write(journal, 0, &[IoSlice::new(b"one")], Durable::Later).unwrap();
