@@ -8,7 +8,7 @@ use fs::{ROOT, Sessions};
 use lab::cluster::{Cluster, lock};
 use lab::{content, make, pattern};
 use meta::{AttributeChange, BulkFile, ContentEdit, FileKind, New, Rename, RenameMode, Resize, SetTime, Time};
-use plan::{Extent, ExtentPlace, Ino, RecordOffset, SessionId, SetId, Span, TargetId, TxId};
+use plan::{Extent, ExtentPlace, Ino, Position, RecordOffset, SessionId, SetId, Span, TargetId, TxId};
 use session::caller::{Caller, Secret};
 use session::port::{Entry, FileLock, Held, Opening, Port, Remote, Session, VERSION, Welcome};
 use session::transport::Call;
@@ -367,7 +367,7 @@ impl Hostile {
             23 => at.share(&self.many(|own| (own.set(), RecordOffset(own.short()))), self.ino()).map(drop),
             24 => at.set(self.set()).map(drop),
             25 => at.seal_set(self.set(), self.short()).map(drop),
-            26 => at.queue_repair(self.set(), &self.many(|own| own.short() as u16)).map(drop),
+            26 => at.queue_repair(self.set(), &self.many(|own| Position(own.short() as u16))).map(drop),
             27 => at.totals().map(drop),
             28 => at.new_inos(self.short()).map(drop),
             29 => at.put_files(&self.many(Self::whole)).map(drop),

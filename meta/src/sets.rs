@@ -3,7 +3,7 @@
 use crate::record::{DeadStripe, SetRecord, StripeRecord, Totals, decode, encode};
 use crate::transaction::run;
 use crate::{Error, Meta, Result, keys};
-use plan::{Ino, RecordOffset, SetId, TxId};
+use plan::{Ino, Position, RecordOffset, SetId, TxId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::ops::Range;
@@ -140,13 +140,13 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be written.
-    pub fn queue_repair(&self, set: SetId, positions: &[u16]) -> Result<TxId> {
+    pub fn queue_repair(&self, set: SetId, positions: &[Position]) -> Result<TxId> {
         let ((), outcome) = run(&*self.kv, |t| {
             // A set that was removed meanwhile needs no repair.
             if t.get::<SetRecord>(&keys::set(set))?.is_none() {
                 return Ok(());
             }
-            let mut queued: Vec<u16> = t.get(&keys::repair(set))?.unwrap_or_default();
+            let mut queued: Vec<Position> = t.get(&keys::repair(set))?.unwrap_or_default();
             queued.extend(positions);
             queued.sort_unstable();
             queued.dedup();
@@ -160,7 +160,7 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be read.
-    pub fn repairs(&self) -> Result<Vec<(SetId, Vec<u16>)>> {
+    pub fn repairs(&self) -> Result<Vec<(SetId, Vec<Position>)>> {
         let found = self.scan_all(keys::under(vec![keys::REPAIR]))?;
         found.iter().map(|(key, value)| Ok((SetId(keys::number(key, 1)), decode(value)?))).collect()
     }
@@ -169,12 +169,12 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn repaired(&self, set: SetId, made: &[(u16, plan::TargetId)]) -> Result<TxId> {
+    pub fn repaired(&self, set: SetId, made: &[(Position, plan::TargetId)]) -> Result<TxId> {
         let ((), outcome) = run(&*self.kv, |t| {
             let mut record: SetRecord = t.get(&keys::set(set))?.ok_or(Error::NotFound)?;
-            let mut queued: Vec<u16> = t.get(&keys::repair(set))?.unwrap_or_default();
+            let mut queued: Vec<Position> = t.get(&keys::repair(set))?.unwrap_or_default();
             for &(position, target) in made {
-                if let Some(place) = record.places.get_mut(usize::from(position)) {
+                if let Some(place) = record.places.get_mut(position.index()) {
                     *place = Some(target);
                 }
                 queued.retain(|&queued| queued != position);

@@ -36,6 +36,40 @@ impl fmt::Display for SessionId {
     }
 }
 
+/// The position of a block in its stripe, and of a chunk in its set: 0 to k+m-1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Position(pub u16);
+
+impl Position {
+    /// The position with this index. No set has so many chunks that it would not fit.
+    #[must_use]
+    pub const fn at(index: usize) -> Self {
+        Self(index as u16)
+    }
+
+    /// Its index in what is ordered by position.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// All positions of a set of `blocks` chunks.
+    pub fn all(blocks: usize) -> impl Iterator<Item = Self> {
+        (0..blocks).map(Self::at)
+    }
+
+    /// The chunks that have a place: their positions, and their targets.
+    pub fn placed(places: &[Option<TargetId>]) -> impl Iterator<Item = (Self, TargetId)> {
+        Self::all(places.len()).zip(places).filter_map(|(position, id)| Some((position, (*id)?)))
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(to)
+    }
+}
+
 /// Where the record of a stripe begins in its chunks, in bytes from the beginning of a chunk: it is
 /// the same in every chunk of the set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

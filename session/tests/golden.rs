@@ -6,7 +6,7 @@ use meta::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, FileKind, Listed, New, Removed,
     Rename, RenameMode, Resize, Result, SetRecord, SetTime, Time, Totals,
 };
-use plan::{Extent, ExtentPlace, Ino, RecordOffset, SessionId, SetId, Span, TargetId, TxId};
+use plan::{Extent, ExtentPlace, Ino, Position, RecordOffset, SessionId, SetId, Span, TargetId, TxId};
 use serde::Serialize;
 use session::port::{
     Entered, Entry, FileLock, Heartbeat, Held, Opening, PORT_NAMES, Port, Remote, SESSION_NAMES, Session, VERSION,
@@ -196,7 +196,7 @@ fn file_operations_have_fixed_bytes() {
         exchanged(&TxId(9), |port| port.share(&[(SetId(70_000), RecordOffset(16))], Ino(1000))),
         exchanged(&set(), |port| port.set(SetId(70_000))),
         exchanged(&TxId(9), |port| port.seal_set(SetId(70_000), 4096)),
-        exchanged(&TxId(9), |port| port.queue_repair(SetId(70_000), &[1, 300])),
+        exchanged(&TxId(9), |port| port.queue_repair(SetId(70_000), &[Position(1), Position(300)])),
         exchanged(&Totals { files: 2, bytes: 300 }, Port::totals),
         exchanged(&(), |port| port.sync(TxId(300))),
         exchanged(&Ino(1000), |port| port.new_inos(300)),

@@ -14,7 +14,7 @@ use crate::StoreAddress;
 use crate::simulation::{Faults, Hosts, Network, PORT, Record, Slow, for_seeds, serve, world};
 use ec::Code;
 use fastrand::Rng;
-use plan::{SetId, Span, TargetId};
+use plan::{Position, SetId, Span, TargetId};
 use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -87,7 +87,7 @@ fn store_of(set: SetId, position: usize) -> usize {
 }
 
 fn file(set: SetId, position: usize) -> TargetFile {
-    TargetFile::Chunk { set, position: position as u16 }
+    TargetFile::Chunk { set, position: Position::at(position) }
 }
 
 fn now() -> Duration {

@@ -7,7 +7,7 @@ use crate::data::pauses::Pauses;
 use crate::data::store::{Pin, Stored};
 use crate::{Error, FileSystem, Result};
 use meta::DeadStripe;
-use plan::{Extent, ExtentPlace, Ino, SetId, Span, TxId};
+use plan::{Extent, ExtentPlace, Ino, Position, SetId, Span, TxId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::ops::Range;
@@ -239,10 +239,10 @@ impl FileSystem {
     /// Punches ranges out of the chunks of a set that are on targets that answer.
     pub(crate) fn punch_ranges(&self, layout: &SetLayout, ranges: Vec<Range<u64>>) {
         let (targets, set) = (&self.store.targets, layout.set);
-        let places = layout.places.iter().enumerate().filter_map(|(position, id)| Some((position, (*id)?)));
-        let answering = places.filter(|(_, id)| targets.get(*id).is_some() && targets.error(*id).is_none());
+        let answering = Position::placed(&layout.places)
+            .filter(|(_, id)| targets.get(*id).is_some() && targets.error(*id).is_none());
         targets.each(answering, move |position, target| {
-            let file = TargetFile::Chunk { set, position: position as u16 };
+            let file = TargetFile::Chunk { set, position };
             match ranges.iter().try_for_each(|range| target.allocate(file, Allocation::Punch(range.clone()))) {
                 // A missing chunk is not a failure of its target.
                 Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -279,8 +279,7 @@ impl FileSystem {
         }
         self.meta.sync(seq)?;
         self.store.forget_layout(set);
-        let places = layout.places.iter().enumerate();
-        self.remove_chunks(set, places.filter_map(|(position, id)| Some((position, (*id)?))));
+        self.remove_chunks(set, Position::placed(&layout.places));
         Ok(true)
     }
 

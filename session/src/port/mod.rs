@@ -25,7 +25,7 @@ use meta::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, Listed, Meta, New, Removed,
     Rename, Result, SetRecord, Time, Totals,
 };
-use plan::{Extent, Ino, RecordOffset, SessionId, SetId, TargetId, TxId};
+use plan::{Extent, Ino, Position, RecordOffset, SessionId, SetId, TargetId, TxId};
 use serde::{Deserialize, Serialize};
 use sound::Sound;
 use std::ops::Range;
@@ -61,7 +61,7 @@ macro_rules! port {
             20 share(stripes: Vec<(SetId, RecordOffset)> as &[(SetId, RecordOffset)], ino: Ino) -> TxId;
             21 set(set: SetId) -> SetRecord;
             22 seal_set(set: SetId, length: u32) -> TxId;
-            23 queue_repair(set: SetId, positions: Vec<u16> as &[u16]) -> TxId;
+            23 queue_repair(set: SetId, positions: Vec<Position> as &[Position]) -> TxId;
             24 totals() -> Totals;
             25 sync(seq: TxId) -> ();
             26 new_inos(count: u32) -> Ino;

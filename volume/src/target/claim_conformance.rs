@@ -4,13 +4,13 @@ use super::{
     Allocation, Claim, ClaimRequest, ClaimState, Durable, Epoch, Holder, RENEWAL, Refusal, Target, TargetFile,
 };
 use crate::format::{CLAIM_BYTES, VolumeId};
-use plan::{SetId, TargetId, TxId};
+use plan::{Position, SetId, TargetId, TxId};
 use std::io::{Error, ErrorKind, IoSlice};
 use std::time::Duration;
 
 const LEASE: Duration = Duration::from_secs(30);
-const CHUNK: TargetFile = TargetFile::Chunk { set: SetId(3), position: 1 };
-const NEW_CHUNK: TargetFile = TargetFile::NewChunk { set: SetId(3), position: 1 };
+const CHUNK: TargetFile = TargetFile::Chunk { set: SetId(3), position: Position(1) };
+const NEW_CHUNK: TargetFile = TargetFile::NewChunk { set: SetId(3), position: Position(1) };
 
 /// A claim of the volume that the target belongs to.
 pub(super) fn claim(number: u64, id: u128, holder: u128) -> Claim {

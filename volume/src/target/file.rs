@@ -1,6 +1,6 @@
 //! The files of a target.
 
-use plan::{SetId, TxId};
+use plan::{Position, SetId, TxId};
 
 /// The name of a file on a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -14,14 +14,14 @@ pub enum TargetFile {
         /// The chunk set.
         set: SetId,
         /// The position in its stripes.
-        position: u16,
+        position: Position,
     },
     /// A chunk during its rebuild.
     NewChunk {
         /// The chunk set.
         set: SetId,
         /// The position in its stripes.
-        position: u16,
+        position: Position,
     },
     /// A segment of the metadata journal, numbered by its first transaction.
     Journal {

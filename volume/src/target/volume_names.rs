@@ -1,7 +1,7 @@
 //! The names of the files of a volume in a directory.
 
 use super::TargetFile;
-use plan::{SetId, TxId};
+use plan::{Position, SetId, TxId};
 
 pub(super) const LABEL: &str = "weft.label";
 const NEW_LABEL: &str = "weft.label.new";
@@ -35,7 +35,7 @@ pub(super) fn file_of(directory: &str, name: &str) -> Option<TargetFile> {
         (JOURNAL | SNAPSHOTS, _) => return None,
         (_, "chunk" | "new") => {
             let (set, position) = stem.split_once('.')?;
-            let (set, position) = (SetId(number(set)?), position.parse().ok()?);
+            let (set, position) = (SetId(number(set)?), Position(position.parse().ok()?));
             if kind == "new" { TargetFile::NewChunk { set, position } } else { TargetFile::Chunk { set, position } }
         }
         _ => return None,

@@ -19,7 +19,7 @@ use meta::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, FileKind, Listed, MAX_EXTENTS,
     New, Removed, Rename, Result, SetRecord, Time, Totals,
 };
-use plan::{Extent, Ino, RecordOffset, SetId, TxId};
+use plan::{Extent, Ino, Position, RecordOffset, SetId, TxId};
 use session::port::{Opening, Port, opening_of_answer};
 use std::ops::Range;
 use std::sync::Arc;
@@ -358,7 +358,7 @@ impl Port for Cache {
         self.port.seal_set(set, length)
     }
 
-    fn queue_repair(&self, set: SetId, positions: &[u16]) -> Result<TxId> {
+    fn queue_repair(&self, set: SetId, positions: &[Position]) -> Result<TxId> {
         self.port.queue_repair(set, positions)
     }
 

@@ -7,7 +7,7 @@ use meta::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, Listed, New, Removed, Rename,
     Result, SetRecord, Time, Totals,
 };
-use plan::{Extent, Ino, RecordOffset, SetId, TxId};
+use plan::{Extent, Ino, Position, RecordOffset, SetId, TxId};
 use std::ops::Range;
 
 impl<V: Volume> Port for Handle<V> {
@@ -197,9 +197,9 @@ impl<V: Volume> Port for Handle<V> {
         self.meta()?.seal_set(set, length)
     }
 
-    fn queue_repair(&self, set: SetId, positions: &[u16]) -> Result<TxId> {
+    fn queue_repair(&self, set: SetId, positions: &[Position]) -> Result<TxId> {
         let blocks = self.sessions.volume.limits().blocks;
-        if positions.iter().any(|&position| usize::from(position) >= blocks) {
+        if positions.iter().any(|&position| position.index() >= blocks) {
             return Err(Error::Invalid("a chunk set has no such position".into()));
         }
         self.meta()?.queue_repair(set, positions)
