@@ -30,8 +30,8 @@ pub fn destinations(
     rules: &Rules,
     domain_of: impl Fn(TargetId) -> Option<Domain>,
 ) -> Vec<Option<TargetId>> {
-    let own =
-        |position: Position| degraded.places[position.index()].filter(|id| candidates.iter().any(|c| c.id == *id));
+    let is_candidate = |id: &TargetId| candidates.iter().any(|c| c.id == *id);
+    let own = |position: Position| degraded.places[position.index()].filter(is_candidate);
     // Those that go back count like those that never left.
     let stays = |(position, _): &(Position, TargetId)| !degraded.lost.contains(position) || own(*position).is_some();
     let there = Position::placed(&degraded.places).filter(stays);
@@ -95,11 +95,8 @@ mod tests {
 
     #[test]
     fn repair_goes_back_or_to_a_stranger() {
-        let degraded = Degraded {
-            set: SetId(3),
-            places: vec![id(0), id(1), id(2), None],
-            lost: vec![1, 2, 3].into_iter().map(Position).collect(),
-        };
+        let lost = [1, 2, 3].map(Position).to_vec();
+        let degraded = Degraded { set: SetId(3), places: vec![id(0), id(1), id(2), None], lost };
         let candidates = [0, 2, 5].map(|n| candidate(n, None));
         let found = destinations(&degraded, &Random::default(), &candidates, &RULES, |_| None);
         assert_eq!(found, [id(5), id(2), None]);
@@ -121,12 +118,9 @@ mod tests {
 
     #[test]
     fn the_least_redundant_comes_first() {
-        let degraded = |set, lost: &[u16]| Degraded {
-            set,
-            places: vec![None; 4],
-            lost: lost.iter().copied().map(Position).collect(),
-        };
-        let mut sets = [degraded(SetId(1), &[0]), degraded(SetId(3), &[0, 1]), degraded(SetId(2), &[1, 2])];
+        let degraded = |set, lost: &[Position]| Degraded { set, places: vec![None; 4], lost: lost.to_vec() };
+        let all = [0, 1, 2].map(Position);
+        let mut sets = [degraded(SetId(1), &all[..1]), degraded(SetId(3), &all[..2]), degraded(SetId(2), &all[1..])];
         order(&mut sets);
         assert_eq!(sets.map(|d| d.set), [2, 3, 1].map(SetId));
     }

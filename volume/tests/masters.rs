@@ -246,7 +246,7 @@ impl Lab {
 
     /// The position whose target was asked first.
     fn master(&self) -> usize {
-        plan::coding::master(SetId(3), &self.writer.layout().places).unwrap()
+        plan::coding::master(SetId(3), &self.writer.layout().places).unwrap().index()
     }
 }
 

@@ -382,17 +382,8 @@ mod tests {
     use volume::target::{Durable, Target};
 
     fn header(volume: VolumeId, set: SetId, position: u16) -> Vec<u8> {
-        let created = Timestamp { seconds: 5, nanoseconds: 0 };
-        ChunkHeader {
-            volume,
-            set,
-            position: Position(position),
-            shape: (2, 1),
-            code: "rs:2+1".into(),
-            unit: 64,
-            created,
-        }
-        .encode()
+        let (position, created) = (Position(position), Timestamp { seconds: 5, nanoseconds: 0 });
+        ChunkHeader { volume, set, position, shape: (2, 1), code: "rs:2+1".into(), unit: 64, created }.encode()
     }
 
     /// Creates a volume with one deleted set and one existing set; returns the numbers of both.

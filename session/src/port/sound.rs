@@ -24,25 +24,8 @@ macro_rules! any {
     ($($type:ty),*) => { $(impl Sound for $type {})* };
 }
 
-any!(
-    bool,
-    u8,
-    u16,
-    u32,
-    u64,
-    usize,
-    String,
-    TargetId,
-    SetId,
-    Ino,
-    SessionId,
-    RecordOffset,
-    Position,
-    TxId,
-    New,
-    Rename,
-    Entry
-);
+any!(bool, u8, u16, u32, u64, usize, String, New, Rename, Entry);
+any!(TargetId, SetId, Position, RecordOffset, Ino, SessionId, TxId);
 
 fn invalid(what: &'static str) -> Result<()> {
     Err(Error::Invalid(what.into()))

@@ -96,8 +96,8 @@ impl Targets {
 
     /// The position of the Master among those that are willing.
     pub(crate) fn master(&self, set: SetId, willing: &[Option<TargetId>]) -> Option<Position> {
-        let fixed = self.fixed_master.get().and_then(|id| willing.iter().position(|place| *place == Some(*id)));
-        fixed.or_else(|| plan::coding::master(set, willing)).map(Position::at)
+        let fixed = self.fixed_master.get().and_then(|id| Position::placed(willing).find(|(_, there)| there == id));
+        fixed.map(|(position, _)| position).or_else(|| plan::coding::master(set, willing))
     }
 
     /// Sets `warn`, which gets one line when a target begins to fail, and again from time to time
