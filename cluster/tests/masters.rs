@@ -3,7 +3,7 @@
 use cluster::{ClusterPlaces, Store};
 use fs::Places;
 use plan::coding::Coder;
-use plan::{Position, RecordOffset, SetId, Span, TargetId};
+use plan::{Position, RecordOffset, SetId, Span, StripeSeq, TargetId};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -94,7 +94,7 @@ impl Lab {
     fn append(&self, by: Coder, length: usize, sequence: u64) -> Appended {
         let mut buffer = self.pool.take();
         buffer.extend_from_slice(&pattern(length, sequence));
-        self.writer.append_by(by, buffer, sequence, b"a manifest").map_err(|(error, _)| error).unwrap()
+        self.writer.append_by(by, buffer, StripeSeq(sequence), b"a manifest").map_err(|(error, _)| error).unwrap()
     }
 
     /// How many requests the stores got since the last call.

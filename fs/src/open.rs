@@ -20,7 +20,7 @@ use crate::{Error, FileSystem, OpenOptions, Result, background, now};
 use ::volume::ranked::Ranked;
 use meta::journal::{JournalLimits, Journaled};
 use meta::kv::{Batch, Index, Kv, KvError, RedbIndex, ScratchIndex};
-use plan::{TargetId, TxId};
+use plan::{StripeSeq, TargetId, TxId};
 use session::server::Leases;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -230,7 +230,7 @@ impl FileSystem {
         };
         let sets = Arc::new(Placed(meta.clone()));
         let history = History::new(meta.setting(history::SETTING)?.unwrap_or_default());
-        let first = (opening + 1) * STRIPES_PER_OPENING;
+        let first = StripeSeq((opening + 1) * STRIPES_PER_OPENING);
         let store = Store::new(targets, meta.clone(), sets, store_options, history, first);
         store.set_topology(&label);
         for member in label.members().filter(|member| member.role != TargetRole::Active) {

@@ -70,6 +70,11 @@ impl fmt::Display for Position {
     }
 }
 
+/// The number of a stripe in its volume. Of two stripes of a writer, the later one has the higher
+/// number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct StripeSeq(pub u64);
+
 /// Where the record of a stripe begins in its chunks, in bytes from the beginning of a chunk: it is
 /// the same in every chunk of the set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use meta::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, FileKind, Listed, New, Removed,
     Rename, RenameMode, Resize, Result, SetRecord, SetTime, Time, Totals,
 };
-use plan::{Extent, ExtentPlace, Ino, Position, RecordOffset, SessionId, SetId, Span, TargetId, TxId};
+use plan::{Extent, ExtentPlace, Ino, Position, RecordOffset, SessionId, SetId, Span, StripeSeq, TargetId, TxId};
 use serde::Serialize;
 use session::port::{
     Entered, Entry, FileLock, Heartbeat, Held, Opening, PORT_NAMES, Port, Remote, SESSION_NAMES, Session, VERSION,
@@ -135,7 +135,7 @@ fn welcome() -> Welcome {
         fresh: true,
         lapsed: false,
         label: "{}".into(),
-        first_stripe: 300,
+        first_stripe: StripeSeq(300),
         start: 4,
         lease_ms: 30_000,
         kept: vec![SetId(11), SetId(12)],

@@ -2,7 +2,7 @@
 //! happens to the Master.
 
 use plan::coding::Coder;
-use plan::{Position, RecordOffset, SetId, TargetId};
+use plan::{Position, RecordOffset, SetId, StripeSeq, TargetId};
 use proptest::prelude::*;
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -210,7 +210,7 @@ impl Lab {
     fn append(&self, by: Coder, length: usize, sequence: u64) -> Appended {
         let mut buffer = self.pool.take();
         buffer.extend_from_slice(&pattern(length, sequence));
-        self.writer.append_by(by, buffer, sequence, b"a manifest").map_err(|(error, _)| error).unwrap()
+        self.writer.append_by(by, buffer, StripeSeq(sequence), b"a manifest").map_err(|(error, _)| error).unwrap()
     }
 
     /// Everything in the chunk of a position; the header without the time when the set was begun.
@@ -314,7 +314,7 @@ proptest! {
         let checksum = if few % 3 == 0 { checksum } else { gf::checksum::crc64(&data) };
         let created = Timestamp { seconds: -1, nanoseconds: u32::MAX };
         let order =
-            Order { layout: &layout, created, record, sequence: 1, data: &data, manifest_bytes, checksum, spare: few };
+            Order { layout: &layout, created, record, sequence: StripeSeq(1), data: &data, manifest_bytes, checksum, spare: few };
         if order.carry_out(&lab.staff.targets, &lab.pool).is_err() {
             prop_assert!(lab.disks.iter().all(|disk| disk.inner().list().unwrap().is_empty()));
         }
@@ -333,7 +333,7 @@ fn a_stripe_whose_data_changed_on_the_way_is_not_coded() {
         layout,
         created,
         record: RecordOffset(4096),
-        sequence: 1,
+        sequence: StripeSeq(1),
         data: &data,
         manifest_bytes: 9,
         checksum,
@@ -409,7 +409,7 @@ fn a_master_that_reaches_too_few_others_says_nothing_of_them() {
     lab.disks.iter().for_each(|disk| disk.set(dead()));
     let mut buffer = lab.pool.take();
     buffer.extend_from_slice(&pattern(1000, 1));
-    let (_, back) = lab.writer.append_by(Coder::Master, buffer, 1, b"").unwrap_err();
+    let (_, back) = lab.writer.append_by(Coder::Master, buffer, StripeSeq(1), b"").unwrap_err();
     assert_eq!(back.len(), 1000);
 }
 

@@ -6,7 +6,7 @@ use crate::scratch::{Ended, Scratch, noise, run, weft};
 use cluster::capability::{Capability, Credentials, KEY_FILE, Rights, Token, now_ms};
 use cluster::store::Stores;
 use cluster::{ClusterKey, Identity, RemoteTarget, StoreAddress};
-use plan::{Position, RecordOffset, SessionId, SetId, TargetId};
+use plan::{Position, RecordOffset, SessionId, SetId, StripeSeq, TargetId};
 use std::fs;
 use std::io::{ErrorKind, IoSlice};
 use std::os::unix::fs::PermissionsExt;
@@ -135,7 +135,7 @@ impl Secured {
             created: Timestamp { seconds: 0, nanoseconds: 0 },
             // Far behind what is there.
             record: RecordOffset(32 << 20),
-            sequence: 9,
+            sequence: StripeSeq(9),
             data: &data,
             manifest_bytes: 0,
             checksum: gf::checksum::crc64(&data),

@@ -113,7 +113,7 @@ mod tests {
     use crate::FileSystem;
     use crate::data::set_load::Open;
     use crate::testing::{Lab, Way, make};
-    use plan::Position;
+    use plan::{Position, StripeSeq};
     use session::transport::Call;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -136,7 +136,7 @@ mod tests {
         let (Open { writer, .. }, pin) = fs.store.writer(1, false).unwrap();
         fs.store.give_up(&writer).unwrap();
         fs.store.sync().unwrap();
-        let arrived = writer.append(stripe(&fs), 1, b"").map_err(|(why, _)| why).unwrap();
+        let arrived = writer.append(stripe(&fs), StripeSeq(1), b"").map_err(|(why, _)| why).unwrap();
         assert!(arrived.missing.is_empty() && writer.has_unsynced());
         drop(pin);
         fs.store.sync().unwrap();
@@ -151,7 +151,7 @@ mod tests {
         let fs = lab.open();
         let writers = [(); 3].map(|()| {
             let (Open { writer, .. }, _pin) = fs.store.writer(1, false).unwrap();
-            writer.append(stripe(&fs), 1, b"").map_err(|(why, _)| why).unwrap();
+            writer.append(stripe(&fs), StripeSeq(1), b"").map_err(|(why, _)| why).unwrap();
             fs.store.give_up(&writer).unwrap();
             writer
         });

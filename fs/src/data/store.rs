@@ -17,7 +17,7 @@ use ec::Code;
 use meta::SetRecord;
 use plan::coding::Coding;
 use plan::placement::TargetCandidate;
-use plan::{Position, RecordOffset, SetId, Span, TargetId};
+use plan::{Position, RecordOffset, SetId, Span, StripeSeq, TargetId};
 use session::port::Port;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -162,7 +162,7 @@ impl Store {
         sets: Arc<dyn NewSets>,
         options: Options,
         history: History,
-        first_sequence: u64,
+        first_sequence: StripeSeq,
     ) -> Self {
         let coders = Coders::new(options.coding, options.code.shape());
         Self {
@@ -183,7 +183,7 @@ impl Store {
             closed: Ranked::default(),
             topology: Mutex::default(),
             metadata: Ranked::default(),
-            sequence: AtomicU64::new(first_sequence),
+            sequence: AtomicU64::new(first_sequence.0),
             coders,
             last_used: AtomicU64::new(0),
             written: AtomicU64::new(0),
@@ -356,7 +356,7 @@ impl Store {
     /// Writes a stripe; `buffer` has its data. The stripe is not durable before `sync`. Keep the
     /// pin until a buffer or the metadata refers to the stripe.
     pub fn append(&self, mut buffer: StripeBuffer, manifest: &[u8]) -> Result<(Stored, Pin<'_>)> {
-        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
+        let sequence = StripeSeq(self.sequence.fetch_add(1, Ordering::Relaxed));
         let (mut failures, mut full) = (0, 0);
         loop {
             let (Open { writer, load }, pin) = self.writer(buffer.len(), failures > 0)?;

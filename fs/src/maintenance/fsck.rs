@@ -10,7 +10,7 @@ use crate::volume::opened::STRIPES_PER_OPENING;
 use crate::volume::places::Places;
 use crate::{Error, FileSystem, OpenOptions, ROOT, Result};
 use meta::{ContentEdit, FileKind, New, Resize, SetRecord};
-use plan::{Extent, ExtentMap, ExtentPlace, Ino, Position, RecordOffset, SetId, Span, TargetId};
+use plan::{Extent, ExtentMap, ExtentPlace, Ino, Position, RecordOffset, SetId, Span, StripeSeq, TargetId};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -192,7 +192,7 @@ type Candidates = BTreeMap<Position, Vec<TargetId>>;
 
 /// A stripe that was found, with its content.
 struct FoundStripe {
-    sequence: u64,
+    sequence: StripeSeq,
     stored: Stored,
     pieces: Vec<Piece>,
 }
@@ -275,7 +275,7 @@ impl FileSystem {
         stripes.sort_by_key(|stripe| stripe.sequence);
         if let Some(last) = stripes.last() {
             let opening: u64 = self.engine()?.meta.setting("openings")?.unwrap_or(0);
-            self.engine()?.meta.put_setting("openings", &opening.max(last.sequence / STRIPES_PER_OPENING))?;
+            self.engine()?.meta.put_setting("openings", &opening.max(last.sequence.0 / STRIPES_PER_OPENING))?;
         }
         let mut files: BTreeMap<Ino, (ExtentMap, Option<File>)> = BTreeMap::new();
         for stripe in stripes {

@@ -7,7 +7,7 @@
 use super::bytes::{Reader, Writer};
 use super::{FORMAT_VERSION, FormatError, MAX_BLOCK_BYTES, Timestamp};
 use gf::checksum::{Crc64, crc64};
-use plan::{Position, RecordOffset, SetId};
+use plan::{Position, RecordOffset, SetId, StripeSeq};
 
 /// The length of the file header in bytes.
 pub const CHUNK_HEADER_BYTES: usize = 4096;
@@ -140,7 +140,7 @@ pub struct StripeHeader {
     /// The offset of the record in the chunk.
     pub record: RecordOffset,
     /// Identifies the stripe in the volume.
-    pub sequence: u64,
+    pub sequence: StripeSeq,
     /// User data of the stripe, in bytes.
     pub data_bytes: u32,
     /// The length of the manifest after the user data, in bytes.
@@ -181,7 +181,7 @@ impl StripeHeader {
         to.bytes(&RECORD_MAGIC);
         to.bytes(&self.volume.0);
         to.u64(self.set.0);
-        to.u64(self.sequence);
+        to.u64(self.sequence.0);
         to.u32(self.record.0);
         to.u32(self.data_bytes);
         to.u32(self.manifest_bytes);
@@ -214,7 +214,7 @@ impl StripeHeader {
             return Err(FormatError::Magic);
         }
         let volume = VolumeId(from.array());
-        let (set, sequence, record) = (SetId(from.u64()), from.u64(), RecordOffset(from.u32()));
+        let (set, sequence, record) = (SetId(from.u64()), StripeSeq(from.u64()), RecordOffset(from.u32()));
         let [data_bytes, manifest_bytes, block_bytes, granules] = [from.u32(), from.u32(), from.u32(), from.u32()];
         let (position, _reserved) = (Position(from.u16()), from.u16());
         let (granule_bytes, _more, stored) = (from.u32(), from.u32(), from.u64());
@@ -249,7 +249,7 @@ mod tests {
             set: SetId(3),
             position: Position(2),
             record: RecordOffset(4096),
-            sequence: 9,
+            sequence: StripeSeq(9),
             data_bytes: 10_000,
             manifest_bytes: 33,
             block_bytes: 5056,

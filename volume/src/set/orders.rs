@@ -4,7 +4,7 @@
 use super::layout::SetLayout;
 use crate::format::Timestamp;
 use crate::steps::Cost;
-use plan::{Position, RecordOffset, TargetId};
+use plan::{Position, RecordOffset, StripeSeq, TargetId};
 use std::io;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub struct Order<'a> {
     /// Where its record begins.
     pub record: RecordOffset,
     /// Identifies it in the volume.
-    pub sequence: u64,
+    pub sequence: StripeSeq,
     /// The user data, followed by the manifest.
     pub data: &'a [u8],
     /// The length of the manifest at the end of `data`, in bytes.

@@ -13,7 +13,7 @@ use crate::targets::{Batch, Targets};
 use crate::{Error, Result};
 use gf::checksum::crc64;
 use plan::stripe::Part;
-use plan::{Position, RecordOffset, Span, TargetId};
+use plan::{Position, RecordOffset, Span, StripeSeq, TargetId};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
@@ -44,7 +44,7 @@ pub(super) struct Granules {
 
 impl Granules {
     /// Identifies the block's stripe. Two stripes at the same record have different values.
-    pub fn stripe(&self) -> (u64, u32, u32) {
+    pub fn stripe(&self) -> (StripeSeq, u32, u32) {
         (self.header.sequence, self.header.data_bytes, self.header.manifest_bytes)
     }
 }
@@ -304,7 +304,7 @@ impl<'a> StripeAt<'a> {
     /// Turns blocks that belong to another stripe than the majority into erasures: a failed write
     /// may have left an older record, which is sound by itself.
     pub fn outvote(&self, found: &mut FoundBlocks) {
-        let mut votes: BTreeMap<(u64, u32, u32), usize> = BTreeMap::new();
+        let mut votes: BTreeMap<(StripeSeq, u32, u32), usize> = BTreeMap::new();
         for granules in found.values().flatten() {
             *votes.entry(granules.stripe()).or_default() += 1;
         }

@@ -12,7 +12,7 @@ use crate::target::{Durable, Target, TargetFile};
 use crate::targets::{Batch, Targets};
 use crate::{Error, Result};
 use plan::coding::Coder;
-use plan::{Position, RecordOffset, TargetId};
+use plan::{Position, RecordOffset, StripeSeq, TargetId};
 use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
 use std::ops::RangeInclusive;
@@ -217,7 +217,7 @@ impl SetWriter {
     pub fn append(
         &self,
         buffer: StripeBuffer,
-        sequence: u64,
+        sequence: StripeSeq,
         manifest: &[u8],
     ) -> std::result::Result<Appended, (Error, StripeBuffer)> {
         self.append_by(Coder::Here, buffer, sequence, manifest)
@@ -233,7 +233,7 @@ impl SetWriter {
         &self,
         by: Coder,
         mut buffer: StripeBuffer,
-        sequence: u64,
+        sequence: StripeSeq,
         manifest: &[u8],
     ) -> std::result::Result<Appended, (Error, StripeBuffer)> {
         let mut begun = Instant::now();
@@ -305,7 +305,7 @@ impl SetWriter {
         mut buffer: StripeBuffer,
         record: RecordOffset,
         block: usize,
-        sequence: u64,
+        sequence: StripeSeq,
         manifest: usize,
     ) -> Encoded {
         let code = &*self.layout.code;
@@ -347,7 +347,7 @@ impl SetWriter {
         &self,
         data: &[u8],
         record: RecordOffset,
-        sequence: u64,
+        sequence: StripeSeq,
         manifest: usize,
     ) -> Option<(Outcomes, Cost)> {
         let mut layout = self.layout.clone();

@@ -6,7 +6,7 @@ mod reading;
 mod rebuilding;
 mod writing;
 
-use plan::{Position, RecordOffset, SetId, Span, TargetId};
+use plan::{Position, RecordOffset, SetId, Span, StripeSeq, TargetId};
 use proptest::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,7 +83,7 @@ impl Lab {
         let pool = BufferPool::new(&*self.layout().code, STRIPE, 1);
         let mut buffer = pool.take();
         buffer.extend_from_slice(&data);
-        let done = self.writer.append(buffer, sequence, &manifest).map_err(|(error, back)| {
+        let done = self.writer.append(buffer, StripeSeq(sequence), &manifest).map_err(|(error, back)| {
             assert_eq!(back.len(), length, "the data comes back");
             error
         })?;

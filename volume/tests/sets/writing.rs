@@ -1,7 +1,7 @@
 //! Chunk sets are written, without targets that fail, and synced.
 
 use crate::{CHUNK, Lab, STRIPE};
-use plan::{Position, RecordOffset, SetId, TargetId};
+use plan::{Position, RecordOffset, SetId, StripeSeq, TargetId};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use volume::format::{ChunkHeader, StripeHeader};
@@ -24,7 +24,7 @@ fn chunks_say_what_they_are() {
         let record = StripeHeader::decode(&bytes[4096..]).unwrap();
         assert_eq!(
             (record.sequence, record.data_bytes, record.manifest_bytes),
-            (77, 10_000, stripe.manifest.len() as u32)
+            (StripeSeq(77), 10_000, stripe.manifest.len() as u32)
         );
     }
 }
@@ -125,10 +125,10 @@ fn a_full_set_says_so_and_a_set_is_resumed() {
     let writer = SetWriter::resume(lab.targets.clone(), pool.clone(), lab.layout().clone(), 2 * CHUNK, 1, next);
     let mut buffer = pool.take();
     buffer.extend_from_slice(b"more");
-    let done = writer.append(buffer, 1000, b"").map_err(|(error, _)| error).unwrap();
+    let done = writer.append(buffer, StripeSeq(1000), b"").map_err(|(error, _)| error).unwrap();
     assert_eq!(done.record, next);
     let scanned = scan(&*lab.disks[5], lab.file(5)).unwrap();
-    assert_eq!(scanned.records.last().unwrap().sequence, 1000);
+    assert_eq!(scanned.records.last().unwrap().sequence, StripeSeq(1000));
     assert!(scanned.header.is_some());
 }
 

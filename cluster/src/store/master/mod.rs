@@ -11,7 +11,7 @@ mod rebuilding;
 pub(super) use answering::{Asked, Masters, asked};
 pub(super) use rebuilding::lost;
 
-use plan::{Position, RecordOffset, SetId};
+use plan::{Position, RecordOffset, SetId, StripeSeq};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ struct Stripe<'a> {
     /// When the set was created: seconds and nanoseconds.
     created: (i64, u32),
     record: RecordOffset,
-    sequence: u64,
+    sequence: StripeSeq,
     manifest_bytes: u32,
     /// How many blocks beyond k the Master waits for.
     spare: u16,
@@ -109,7 +109,7 @@ mod tests {
             code: "rs:4+2",
             created: (-1, 300),
             record: RecordOffset(16),
-            sequence: 301,
+            sequence: StripeSeq(301),
             manifest_bytes: 302,
             spare: 2,
             checksum: 0x1122_3344_5566_7788,
