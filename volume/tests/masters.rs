@@ -293,7 +293,7 @@ proptest! {
             (RecordOffset(record), block)
         };
         let stripes: Vec<(RecordOffset, u32)> = stripes.into_iter().map(likely).collect();
-        let wanted: Vec<(Position, TargetId)> = wanted.into_iter().map(|position| (Position(position), TargetId(2))).collect();
+        let wanted: Vec<(Position, TargetId)> = wanted.into_iter().map(|at| (Position(at), TargetId(2))).collect();
         let order = RebuildOrder { layout: &layout, stripes: &stripes, wanted: &wanted };
         // There is nothing that any block could be made of.
         let done = order.carry_out(&lab.staff.targets, || Ok(()));
@@ -313,8 +313,9 @@ proptest! {
         let manifest_bytes = if few % 2 == 0 { manifest_bytes } else { manifest_bytes % (length + 1) };
         let checksum = if few % 3 == 0 { checksum } else { gf::checksum::crc64(&data) };
         let created = Timestamp { seconds: -1, nanoseconds: u32::MAX };
+        let sequence = StripeSeq(1);
         let order =
-            Order { layout: &layout, created, record, sequence: StripeSeq(1), data: &data, manifest_bytes, checksum, spare: few };
+            Order { layout: &layout, created, record, sequence, data: &data, manifest_bytes, checksum, spare: few };
         if order.carry_out(&lab.staff.targets, &lab.pool).is_err() {
             prop_assert!(lab.disks.iter().all(|disk| disk.inner().list().unwrap().is_empty()));
         }
