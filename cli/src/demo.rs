@@ -7,6 +7,7 @@ use crate::failure::{Failure, Outcome};
 use crate::volumes::demo::{Load, cluster, embedded, same};
 use crate::{interrupt, progress, show};
 use clap::Args;
+use plan::Position;
 use plan::sizes;
 use serde_json::json;
 use std::fs::{self, File};
@@ -101,9 +102,9 @@ impl Scene {
         result.map_err(|error| Failure::Other(format!("cannot {operation} {}: {error}", Shown(path))))
     }
 
-    fn fragment(&self, file: &Path, position: usize) -> PathBuf {
+    fn fragment(&self, file: &Path, position: Position) -> PathBuf {
         let name = file.file_name().unwrap_or_default();
-        self.disks[position].join(volume::target::fragment_file_name(name.as_encoded_bytes(), position))
+        self.disks[position.index()].join(volume::target::fragment_file_name(name.as_encoded_bytes(), position))
     }
 
     /// The story of one file.
@@ -181,9 +182,9 @@ impl Scene {
     }
 
     fn damage(&self, file: &Path) -> Outcome {
-        let lost = self.fragment(file, LOST);
+        let lost = self.fragment(file, Position::at(LOST));
         self.io("remove", &lost, fs::remove_file(&lost))?;
-        let damaged = self.fragment(file, DAMAGED);
+        let damaged = self.fragment(file, Position::at(DAMAGED));
         self.io("damage", &damaged, flip_bits(&damaged))
     }
 
@@ -219,7 +220,7 @@ impl Scene {
     /// One loss more than the code survives: nothing may come out.
     fn lose_too_much(&self, file: &Path, say: &impl Fn(String) -> Outcome) -> Outcome {
         let out = self.path.join("never");
-        for position in 0..3 {
+        for position in (0..3).map(Position) {
             let lost = self.fragment(file, position);
             self.io("remove", &lost, fs::remove_file(&lost))?;
         }

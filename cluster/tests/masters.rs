@@ -3,7 +3,7 @@
 use cluster::{ClusterPlaces, Store};
 use fs::Places;
 use plan::coding::Coder;
-use plan::{RecordOffset, SetId, Span, TargetId};
+use plan::{Position, RecordOffset, SetId, Span, StripeSeq, TargetId};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -94,7 +94,7 @@ impl Lab {
     fn append(&self, by: Coder, length: usize, sequence: u64) -> Appended {
         let mut buffer = self.pool.take();
         buffer.extend_from_slice(&pattern(length, sequence));
-        self.writer.append_by(by, buffer, sequence, b"a manifest").map_err(|(error, _)| error).unwrap()
+        self.writer.append_by(by, buffer, StripeSeq(sequence), b"a manifest").map_err(|(error, _)| error).unwrap()
     }
 
     /// How many requests the stores got since the last call.
@@ -277,7 +277,7 @@ fn lost_blocks_go_from_store_to_store() {
     let mut layout = lab.writer.layout().clone();
     layout.places[1] = None;
     lab.methods.lock().unwrap().clear();
-    let report = rebuild(&lab.targets, &layout, &stripes, &[(1, TargetId(6))], &Control::default()).unwrap();
+    let report = rebuild(&lab.targets, &layout, &stripes, &[(Position(1), TargetId(6))], &Control::default()).unwrap();
     assert_eq!((report.witnessed, report.unwitnessed), (stripes.len() as u64, 0));
     // Two parts. The rebuilding store reads five blocks of each stripe to make the sixth. This
     // process only reads the beginning of each chunk and writes that of the new one.

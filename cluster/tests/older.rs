@@ -4,7 +4,7 @@
 
 use cluster::{ClusterPlaces, Store};
 use fs::Places;
-use plan::SetId;
+use plan::{Position, SetId};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -137,9 +137,11 @@ fn an_older_store_is_understood() {
     let address = store.start();
     let target = ClusterPlaces::default().open(Path::new(&format!("store://{address}/disk"))).unwrap();
     let data: Vec<u8> = (0..100).collect();
-    let (new, chunk) =
-        (TargetFile::NewChunk { set: SetId(7), position: 3 }, TargetFile::Chunk { set: SetId(7), position: 3 });
-    let other = TargetFile::Chunk { set: SetId(8), position: 0 };
+    let (new, chunk) = (
+        TargetFile::NewChunk { set: SetId(7), position: Position(3) },
+        TargetFile::Chunk { set: SetId(7), position: Position(3) },
+    );
+    let other = TargetFile::Chunk { set: SetId(8), position: Position(0) };
     assert!(target.write(new, 0, &[IoSlice::new(&data)], Durable::Later).unwrap() > Duration::ZERO);
     assert!(target.sync(new).unwrap() > Duration::ZERO);
     target.rename(new, chunk).unwrap();

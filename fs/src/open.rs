@@ -20,7 +20,7 @@ use crate::{Error, FileSystem, OpenOptions, Result, background, now};
 use ::volume::ranked::Ranked;
 use meta::journal::{JournalLimits, Journaled};
 use meta::kv::{Batch, Index, Kv, KvError, RedbIndex, ScratchIndex};
-use plan::TargetId;
+use plan::{StripeSeq, TargetId, TxId};
 use session::server::Leases;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -230,7 +230,7 @@ impl FileSystem {
         };
         let sets = Arc::new(Placed(meta.clone()));
         let history = History::new(meta.setting(history::SETTING)?.unwrap_or_default());
-        let first = (opening + 1) * STRIPES_PER_OPENING;
+        let first = StripeSeq((opening + 1) * STRIPES_PER_OPENING);
         let store = Store::new(targets, meta.clone(), sets, store_options, history, first);
         store.set_topology(&label);
         for member in label.members().filter(|member| member.role != TargetRole::Active) {
@@ -301,7 +301,7 @@ impl FileSystem {
 
     /// Signs session numbers with a key that the volume keeps, and makes sure that no number is
     /// used twice.
-    fn sign_sessions(&self, meta: &meta::Meta, opened: meta::Seq) -> Result<()> {
+    fn sign_sessions(&self, meta: &meta::Meta, opened: TxId) -> Result<()> {
         let seq = self.leases.sign(meta, opened)?;
         // The volume is served even when its targets are missing: the local WAL in the volume
         // directory has the key then.

@@ -5,8 +5,8 @@ use crate::maintenance::probe::PROBE_SET;
 use crate::volume::opened::first_stripe_of;
 use crate::{Error, FileSystem};
 use ::volume::Error as VolumeError;
-use meta::{DeadStripe, Meta, Result, Seq, SetRecord};
-use plan::{Ino, SessionId, SetId, TargetId};
+use meta::{DeadStripe, Meta, Result, SetRecord};
+use plan::{Ino, SessionId, SetId, StripeSeq, TargetId, TxId};
 use session::server::{Leases, StripeLimits, Volume};
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ impl Volume for FileSystem {
         self.space.now()
     }
 
-    fn first_stripe(&self, session: SessionId) -> u64 {
+    fn first_stripe(&self, session: SessionId) -> StripeSeq {
         first_stripe_of(session)
     }
 
@@ -94,7 +94,7 @@ impl Volume for FileSystem {
         self.inline.add(ino, bytes);
     }
 
-    fn freed(&self, dead: Vec<DeadStripe>, seq: Seq) {
+    fn freed(&self, dead: Vec<DeadStripe>, seq: TxId) {
         self.collector.add(dead, seq);
     }
 

@@ -2,6 +2,7 @@
 
 use crate::FileSystem;
 use meta::journal::Standing;
+use plan::TxId;
 
 /// How certain it is that no other process has the volume open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +35,7 @@ impl FileSystem {
     }
 
     /// The number of the last transaction; 0 for a client.
-    pub fn last_transaction(&self) -> u64 {
-        self.role.owner().map_or(0, |engine| engine.journal.status().committed)
+    pub fn last_transaction(&self) -> TxId {
+        self.role.owner().map(|engine| engine.journal.status().committed).unwrap_or_default()
     }
 }

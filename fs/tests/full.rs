@@ -6,7 +6,7 @@ mod lab;
 use fs::{FileSystem, OpenOptions, ROOT, SetAttributes};
 use lab::*;
 use meta::kv::MemoryIndex;
-use plan::{SetId, TargetId};
+use plan::{Position, SetId, TargetId};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use volume::Control;
@@ -163,7 +163,7 @@ fn a_volume_on_full_disks_opens() {
     fs.close_volume().unwrap();
     drop(fs);
     // A file with a foreign name would not be seen; one without a valid header is left alone.
-    let foreign = TargetFile::NewChunk { set: SetId(1 << 40), position: 0 };
+    let foreign = TargetFile::NewChunk { set: SetId(1 << 40), position: Position(0) };
     for disk in &small.disks {
         let free = disk.space().unwrap().free as usize;
         disk.write(foreign, 0, &[std::io::IoSlice::new(&vec![1; free])], Durable::Later).unwrap();
@@ -208,7 +208,7 @@ fn a_full_volume_can_be_repaired() {
     small.disks[4].remove(lost).unwrap();
     // Other data takes the space that this freed.
     let free = small.disks[4].space().unwrap().free as usize;
-    let foreign = TargetFile::NewChunk { set: SetId(1 << 40), position: 0 };
+    let foreign = TargetFile::NewChunk { set: SetId(1 << 40), position: Position(0) };
     small.disks[4].write(foreign, 0, &[std::io::IoSlice::new(&vec![1; free - (5 << 20)])], Durable::Later).unwrap();
     assert!(!fs.verify(&Control::default()).unwrap().is_sound());
     let done = fs.repair(&Control::default()).unwrap();

@@ -8,7 +8,7 @@ use fs::{ROOT, Sessions};
 use lab::cluster::{Cluster, lock};
 use lab::{content, make, pattern};
 use meta::{AttributeChange, BulkFile, ContentEdit, FileKind, New, Rename, RenameMode, Resize, SetTime, Time};
-use plan::{Extent, ExtentPlace, Ino, RecordOffset, SessionId, SetId, Span, TargetId};
+use plan::{Extent, ExtentPlace, Ino, Position, RecordOffset, SessionId, SetId, Span, TargetId, TxId};
 use session::caller::{Caller, Secret};
 use session::port::{Entry, FileLock, Held, Opening, Port, Remote, Session, VERSION, Welcome};
 use session::transport::Call;
@@ -367,7 +367,7 @@ impl Hostile {
             23 => at.share(&self.many(|own| (own.set(), RecordOffset(own.short()))), self.ino()).map(drop),
             24 => at.set(self.set()).map(drop),
             25 => at.seal_set(self.set(), self.short()).map(drop),
-            26 => at.queue_repair(self.set(), &self.many(|own| own.short() as u16)).map(drop),
+            26 => at.queue_repair(self.set(), &self.many(|own| Position(own.short() as u16))).map(drop),
             27 => at.totals().map(drop),
             28 => at.new_inos(self.short()).map(drop),
             29 => at.put_files(&self.many(Self::whole)).map(drop),
@@ -390,7 +390,7 @@ impl Hostile {
                 .and_then(|()| at.reclaim_open(self.ino(), self.number())),
             41 => at.reclaim_append(self.ino(), self.number()),
             42 => at.heartbeat().map(drop),
-            43 => at.sync(self.number()),
+            43 => at.sync(TxId(self.number())),
             44 | 45 => at.change_contents_durably(&self.many(|own| (own.ino(), own.edit()))).map(drop),
             46 => at.content(self.ino(), self.range()).map(drop),
             47 => at.has_privileges(self.ino()).map(drop),

@@ -9,7 +9,7 @@ use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use meta::{
     AttributeChange, BulkFile, ContentEdit, FileKind, MAX_SIZE, New, ROOT, Rename, RenameMode, Resize, SetTime, Time,
 };
-use plan::{Extent, ExtentPlace, Ino, RecordOffset, SessionId, SetId, Span, TargetId};
+use plan::{Extent, ExtentPlace, Ino, Position, RecordOffset, SessionId, SetId, Span, TargetId, TxId};
 use server::Client;
 use session::port::{Entry, FileLock, Held, Port, Remote, Session, VERSION};
 use std::cell::RefCell;
@@ -196,8 +196,8 @@ fn use_port(u: &mut Unstructured<'_>, port: &impl Port) -> Result<()> {
         23 => drop(port.share(&list(u, |u| Ok((set(u)?, RecordOffset(small(u)?))))?, ino(u)?)),
         24 => drop(port.set(set(u)?)),
         25 => drop(port.seal_set(set(u)?, small(u)?)),
-        26 => drop(port.queue_repair(set(u)?, &list(u, small)?)),
-        27 => drop((port.totals(), port.sync(number(u)?), port.has_privileges(ino(u)?))),
+        26 => drop(port.queue_repair(set(u)?, &list(u, |u| small(u).map(Position))?)),
+        27 => drop((port.totals(), port.sync(number(u).map(TxId)?), port.has_privileges(ino(u)?))),
         28 => drop(port.new_inos(small(u)?)),
         29 => drop(port.put_files(&list(u, bulk_file)?)),
         _ => drop((port.lookups(&list(u, |u| Ok((ino(u)?, name(u)?)))?), port.content(ino(u)?, range(u)?))),

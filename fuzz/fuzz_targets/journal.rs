@@ -7,7 +7,7 @@ mod frames;
 
 use meta::journal::{Access, JournalLimits, Journaled, Options};
 use meta::kv::{Batch, Kv, MemoryIndex};
-use plan::TargetId;
+use plan::{TargetId, TxId};
 use std::io::IoSlice;
 use std::sync::Arc;
 use volume::target::{Durable, Holder, Memory, Target, TargetFile};
@@ -47,9 +47,9 @@ fn open(files: [Files; 2], accept_loss: bool) {
 fn plain(bytes: &[u8]) -> Files {
     let (first, second) = bytes.split_at(bytes.len() / 2);
     [
-        (TargetFile::Journal { first: 1 }, bytes),
-        (TargetFile::Journal { first: 2 }, first),
-        (TargetFile::Snapshot { last: 1 }, second),
+        (TargetFile::Journal { first: TxId(1) }, bytes),
+        (TargetFile::Journal { first: TxId(2) }, first),
+        (TargetFile::Snapshot { last: TxId(1) }, second),
     ]
     .map(|(file, bytes)| (file, bytes.to_vec()))
     .to_vec()

@@ -21,7 +21,6 @@ mod sets;
 mod transaction;
 
 pub use error::Error;
-pub use kv::Seq;
 pub use namespace::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, FILE_CAPABILITIES, Listed, MAX_EXTENTS, MAX_SIZE,
     New, ROOT, Removed, Rename, RenameMode, Resize, SetTime, check_name, unprivileged,
@@ -30,6 +29,7 @@ pub use record::{DeadStripe, FileKind, SetRecord, StripeRecord, Time, Totals};
 pub use requests::IdempotencyKey;
 
 use crate::ranks::{FileNumbers, SetNumbers};
+use plan::TxId;
 use std::sync::Arc;
 use volume::ranked::Ranked;
 
@@ -64,7 +64,7 @@ impl Meta {
     ///
     /// # Errors
     /// Returns an error when durability cannot be confirmed.
-    pub fn sync(&self, seq: Seq) -> Result<()> {
+    pub fn sync(&self, seq: TxId) -> Result<()> {
         Ok(self.kv.sync(seq)?)
     }
 }

@@ -6,8 +6,8 @@
 use crate::kv::Batch;
 use crate::record::{decode, encode};
 use crate::transaction::{Transaction, run};
-use crate::{Error, Meta, Result, Seq, keys};
-use plan::SessionId;
+use crate::{Error, Meta, Result, keys};
+use plan::{SessionId, TxId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeSet, HashMap};
@@ -123,7 +123,7 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be read.
-    pub fn last(&self) -> Result<Seq> {
+    pub fn last(&self) -> Result<TxId> {
         Ok(self.kv.commit(Batch::default())?.seq)
     }
 

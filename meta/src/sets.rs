@@ -2,8 +2,8 @@
 
 use crate::record::{DeadStripe, SetRecord, StripeRecord, Totals, decode, encode};
 use crate::transaction::run;
-use crate::{Error, Meta, Result, Seq, keys};
-use plan::{Ino, RecordOffset, SetId};
+use crate::{Error, Meta, Result, keys};
+use plan::{Ino, Position, RecordOffset, SetId, TxId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::ops::Range;
@@ -21,7 +21,7 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be written.
-    pub fn put_set(&self, set: SetId, record: &SetRecord) -> Result<Seq> {
+    pub fn put_set(&self, set: SetId, record: &SetRecord) -> Result<TxId> {
         let ((), outcome) = run(&*self.kv, |t| {
             t.put(keys::set(set), record);
             Ok(())
@@ -33,7 +33,7 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn change_set(&self, set: SetId, change: impl Fn(&mut SetRecord)) -> Result<Seq> {
+    pub fn change_set(&self, set: SetId, change: impl Fn(&mut SetRecord)) -> Result<TxId> {
         let ((), outcome) = run(&*self.kv, |t| {
             let mut record: SetRecord = t.get(&keys::set(set))?.ok_or(Error::NotFound)?;
             change(&mut record);
@@ -47,7 +47,7 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn seal_set(&self, set: SetId, length: u32) -> Result<Seq> {
+    pub fn seal_set(&self, set: SetId, length: u32) -> Result<TxId> {
         self.change_set(set, |record| (record.sealed, record.length) = (true, length))
     }
 
@@ -56,7 +56,7 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be written.
-    pub fn forget_set(&self, set: SetId) -> Result<(bool, Seq)> {
+    pub fn forget_set(&self, set: SetId) -> Result<(bool, TxId)> {
         let (forgotten, outcome) = run(&*self.kv, |t| {
             if !t.scan(&keys::stripes(set), 1)?.is_empty() {
                 return Ok(false);
@@ -100,7 +100,7 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be written.
-    pub fn forget_stripe(&self, dead: DeadStripe) -> Result<(bool, Seq)> {
+    pub fn forget_stripe(&self, dead: DeadStripe) -> Result<(bool, TxId)> {
         let key = keys::stripe(dead.set, dead.record);
         let (forgotten, outcome) = run(&*self.kv, |t| {
             if t.get::<StripeRecord>(&key)?.is_none_or(|stripe| stripe.live != 0) {
@@ -119,7 +119,7 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be written.
-    pub fn share(&self, stripes: &[(SetId, RecordOffset)], ino: Ino) -> Result<Seq> {
+    pub fn share(&self, stripes: &[(SetId, RecordOffset)], ino: Ino) -> Result<TxId> {
         let ((), outcome) = run(&*self.kv, |t| {
             stripes.iter().for_each(|&(set, record)| t.put_bytes(keys::shared(set, record, ino), Vec::new()));
             Ok(())
@@ -140,13 +140,13 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be written.
-    pub fn queue_repair(&self, set: SetId, positions: &[u16]) -> Result<Seq> {
+    pub fn queue_repair(&self, set: SetId, positions: &[Position]) -> Result<TxId> {
         let ((), outcome) = run(&*self.kv, |t| {
             // A set that was removed meanwhile needs no repair.
             if t.get::<SetRecord>(&keys::set(set))?.is_none() {
                 return Ok(());
             }
-            let mut queued: Vec<u16> = t.get(&keys::repair(set))?.unwrap_or_default();
+            let mut queued: Vec<Position> = t.get(&keys::repair(set))?.unwrap_or_default();
             queued.extend(positions);
             queued.sort_unstable();
             queued.dedup();
@@ -160,7 +160,7 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be read.
-    pub fn repairs(&self) -> Result<Vec<(SetId, Vec<u16>)>> {
+    pub fn repairs(&self) -> Result<Vec<(SetId, Vec<Position>)>> {
         let found = self.scan_all(keys::under(vec![keys::REPAIR]))?;
         found.iter().map(|(key, value)| Ok((SetId(keys::number(key, 1)), decode(value)?))).collect()
     }
@@ -169,12 +169,12 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn repaired(&self, set: SetId, made: &[(u16, plan::TargetId)]) -> Result<Seq> {
+    pub fn repaired(&self, set: SetId, made: &[(Position, plan::TargetId)]) -> Result<TxId> {
         let ((), outcome) = run(&*self.kv, |t| {
             let mut record: SetRecord = t.get(&keys::set(set))?.ok_or(Error::NotFound)?;
-            let mut queued: Vec<u16> = t.get(&keys::repair(set))?.unwrap_or_default();
+            let mut queued: Vec<Position> = t.get(&keys::repair(set))?.unwrap_or_default();
             for &(position, target) in made {
-                if let Some(place) = record.places.get_mut(usize::from(position)) {
+                if let Some(place) = record.places.get_mut(position.index()) {
                     *place = Some(target);
                 }
                 queued.retain(|&queued| queued != position);
@@ -210,7 +210,7 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be written.
-    pub fn put_setting<T: Serialize>(&self, name: &str, value: &T) -> Result<Seq> {
+    pub fn put_setting<T: Serialize>(&self, name: &str, value: &T) -> Result<TxId> {
         let bytes = encode(value);
         let ((), outcome) = run(&*self.kv, |t| {
             t.put_bytes(keys::setting(name), bytes.clone());

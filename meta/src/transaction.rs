@@ -4,8 +4,8 @@
 use crate::kv::{Batch, Committed, Guard, Kv, KvChange, KvError};
 use crate::record::DeadStripe;
 use crate::record::{StripeRecord, Totals, decode, encode};
-use crate::{Result, Seq, keys};
-use plan::{RecordOffset, SetId};
+use crate::{Result, keys};
+use plan::{RecordOffset, SetId, TxId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ pub(crate) struct Transaction<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     /// The transaction's number.
-    pub seq: Seq,
+    pub seq: TxId,
     /// Stripes that lost their last reference in this transaction.
     pub dead: Vec<DeadStripe>,
 }

@@ -6,7 +6,7 @@ mod common;
 use common::{Flaky, Scratch, add, memory, of_places, options, redb, small};
 use meta::journal::{JournalLimits, Journaled, MirrorTarget};
 use meta::kv::{Batch, Guard, Kv, KvChange, KvError, Memory, Redb};
-use plan::TargetId;
+use plan::{TargetId, TxId};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -87,14 +87,14 @@ fn play(model: &mut Model, changes: &[KvChange]) -> Vec<Option<Vec<u8>>> {
 }
 
 fn run(name: &str, kv: &dyn Kv, steps: &[Step]) {
-    let (mut model, mut last) = (Model::new(), 0);
+    let (mut model, mut last) = (Model::new(), TxId(0));
     for step in steps {
         match step {
             Step::Commit(changes, guard) => {
                 let guards = guard.iter().map(|key| Guard::Value(key.clone(), model.get(key).cloned())).collect();
                 let done = kv.commit(Batch { guards, changes: changes.clone() }).unwrap();
                 assert_eq!(done.merged, play(&mut model, changes), "{name}");
-                assert_eq!(done.seq, last + u64::from(!changes.is_empty()), "{name}");
+                assert_eq!(done.seq, if changes.is_empty() { last } else { last.next() }, "{name}");
                 last = done.seq;
             }
             Step::Stale(changes, key) => {

@@ -7,7 +7,7 @@ use common::{Flaky, Scratch, memory, options, redb, small};
 use meta::journal::{JournalLimits, Journaled, Options, Status};
 use meta::kv::{Batch, Index, Kv, KvError};
 use meta::{Meta, Time};
-use plan::{Ino, TargetId};
+use plan::{Ino, TargetId, TxId};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ fn contents(kv: &Journaled) -> Model {
     all
 }
 
-fn put(kv: &Journaled, number: u64) -> u64 {
+fn put(kv: &Journaled, number: u64) -> TxId {
     let mut batch = Batch::default();
     batch.put((number % 50).to_be_bytes(), [number.to_be_bytes().to_vec(), vec![7; 100]].concat());
     batch.merge("sum", 1i64.to_le_bytes());
@@ -53,7 +53,7 @@ fn quiet() -> JournalLimits {
 /// The states after every transaction, and the last that was synced.
 struct History {
     states: Vec<Model>,
-    synced: u64,
+    synced: TxId,
 }
 
 fn work(kv: &Journaled, history: &mut History, rng: &mut fastrand::Rng) {
@@ -73,7 +73,7 @@ fn work(kv: &Journaled, history: &mut History, rng: &mut fastrand::Rng) {
         }
         let seq = kv.commit(batch).unwrap().seq;
         history.states.push(model);
-        assert_eq!(seq as usize, history.states.len() - 1);
+        assert_eq!(seq.0 as usize, history.states.len() - 1);
         match rng.u8(0..20) {
             0..4 => {
                 kv.sync(seq).unwrap();
@@ -90,7 +90,7 @@ fn crash_and_reopen(seed: u64, index: &dyn Fn() -> Box<dyn Index>, forget_index:
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut targets = targets(5);
     let mut kv = Journaled::create(options(&targets, 3, index(), small())).unwrap();
-    let mut history = History { states: vec![Model::new()], synced: 0 };
+    let mut history = History { states: vec![Model::new()], synced: TxId(0) };
     for round in 0..6 {
         let lose = rng.bool();
         if lose {
@@ -115,8 +115,8 @@ fn crash_and_reopen(seed: u64, index: &dyn Fn() -> Box<dyn Index>, forget_index:
             .unwrap_or_else(|error| panic!("seed {seed} round {round}: {error}"));
         let last = kv.status().committed;
         assert!(last >= history.synced, "seed {seed} round {round}: {last} of {}", history.synced);
-        assert_eq!(contents(&kv), history.states[last as usize], "seed {seed} round {round} at {last}");
-        history.states.truncate(last as usize + 1);
+        assert_eq!(contents(&kv), history.states[last.0 as usize], "seed {seed} round {round} at {last}");
+        history.states.truncate(last.0 as usize + 1);
         // An opening saw it, and what an opening saw stays.
         history.synced = last;
     }
@@ -203,9 +203,9 @@ fn numbers_of_files_are_not_given_out_again_after_a_crash() {
     }
 }
 
-fn filled(targets: &[Arc<Flaky>], index: Box<dyn Index>, limits: JournalLimits) -> (Model, u64) {
+fn filled(targets: &[Arc<Flaky>], index: Box<dyn Index>, limits: JournalLimits) -> (Model, TxId) {
     let kv = Journaled::create(options(targets, 3, index, limits)).unwrap();
-    let mut last = 0;
+    let mut last = TxId(0);
     for number in 0..300 {
         last = put(&kv, number);
         // Later records say then that earlier ones were durable.
@@ -259,7 +259,7 @@ fn a_mirror_that_fails_is_replaced_and_the_volume_is_whole_again() {
                     kv.sync(seq).unwrap();
                 }
             }
-            kv.sync(u64::MAX).unwrap();
+            kv.sync(TxId::MAX).unwrap();
             wait_until("the spare target is whole", &kv, |status| {
                 status.mirrors.contains(&TargetId(4)) && status.whole == 4
             });
@@ -363,7 +363,7 @@ fn damage_on_all_mirrors_is_refused_unless_accepted() {
     let mut lossy = options(&targets, 3, memory(), quiet());
     lossy.accept_loss = true;
     let kv = Journaled::open(lossy).unwrap();
-    assert!((1..last).contains(&kv.status().committed));
+    assert!((TxId(1)..last).contains(&kv.status().committed));
 }
 
 #[test]
@@ -389,7 +389,7 @@ fn an_interrupted_snapshot_is_not_used() {
         let mut bytes = vec![0; 300];
         let file = broken.names().into_iter().find(|name| matches!(name, TargetFile::Snapshot { .. })).unwrap();
         volume::target::ReadAt::read_at(&*broken, file, 0, &mut bytes).unwrap();
-        let newer = TargetFile::Snapshot { last: last - 1 };
+        let newer = TargetFile::Snapshot { last: last.previous() };
         volume::target::Target::write(
             &**target,
             newer,
@@ -416,7 +416,7 @@ fn a_snapshot_removes_what_it_makes_superfluous() {
         assert_eq!((segments(target).len(), target.names().len()), (1, 2), "{:?}", target.names());
     }
     let status = kv.status();
-    assert_eq!((status.snapshot, status.journal_bytes), (500, 0), "{status:?}");
+    assert_eq!((status.snapshot, status.journal_bytes), (TxId(500), 0), "{status:?}");
 }
 
 #[test]
@@ -459,7 +459,7 @@ fn a_stale_mirror_that_comes_back_changes_nothing() {
     let mut without = vec![Flaky::new()];
     without.extend(others);
     let kv = Journaled::open(options(&without, 2, memory(), quiet())).unwrap();
-    assert_eq!(kv.status().committed, 1);
+    assert_eq!(kv.status().committed, TxId(1));
     kv.sync(put(&kv, 3)).unwrap();
     let model = contents(&kv);
     drop(kv);
@@ -483,5 +483,5 @@ fn nothing_waits_for_a_slow_reader() {
             Ok(true)
         })
         .unwrap();
-    assert_eq!((at, seen), (100, 51));
+    assert_eq!((at, seen), (TxId(100), 51));
 }

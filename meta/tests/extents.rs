@@ -3,8 +3,8 @@
 #![allow(missing_docs)]
 
 use meta::kv::{Batch, Committed, Kv, KvError, Memory, Pair, Visit};
-use meta::{ContentEdit, FileKind, MAX_EXTENTS, Meta, New, ROOT, Resize, Seq, Time};
-use plan::{Extent, ExtentPlace, Ino, RecordOffset, SetId, Span};
+use meta::{ContentEdit, FileKind, MAX_EXTENTS, Meta, New, ROOT, Resize, Time};
+use plan::{Extent, ExtentPlace, Ino, RecordOffset, SetId, Span, TxId};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -49,7 +49,7 @@ impl Kv for Watched {
     fn scan_with_previous(&self, floor: &[u8], range: Range<&[u8]>, limit: usize) -> Result<Vec<Pair>, KvError> {
         Ok(self.count(self.inner.scan_with_previous(floor, range, limit)?))
     }
-    fn snapshot(&self, visit: Visit<'_>) -> Result<Seq, KvError> {
+    fn snapshot(&self, visit: Visit<'_>) -> Result<TxId, KvError> {
         self.inner.snapshot(visit)
     }
     fn commit(&self, batch: Batch) -> Result<Committed, KvError> {
@@ -59,7 +59,7 @@ impl Kv for Watched {
             Err(_) => Err(KvError::Unavailable("it ends here".into())),
         }
     }
-    fn sync(&self, seq: Seq) -> Result<(), KvError> {
+    fn sync(&self, seq: TxId) -> Result<(), KvError> {
         self.inner.sync(seq)
     }
 }

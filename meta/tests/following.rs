@@ -7,7 +7,7 @@ mod common;
 use common::{VOLUME, memory, of_places, small};
 use meta::journal::{FollowOptions, Follower, Hint, JournalLimits, Journaled, MirrorTarget, Options, Shelf};
 use meta::kv::{Batch, Edit, Index, IndexState, Kv, KvError, MemoryIndex, Order, View, Visit};
-use plan::TargetId;
+use plan::{TargetId, TxId};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
@@ -207,14 +207,14 @@ fn create(disks: &Disks) -> (Vec<Arc<Faulty>>, Journaled) {
     (seen, kv)
 }
 
-fn add(kv: &Journaled, number: u64) -> Result<u64, KvError> {
+fn add(kv: &Journaled, number: u64) -> Result<TxId, KvError> {
     let mut batch = Batch::default();
     batch.put(number.to_be_bytes(), vec![7; 50]);
     let seq = kv.commit(batch)?.seq;
     kv.sync(seq).map(|()| seq)
 }
 
-fn add_all(kv: &Journaled, numbers: Range<u64>) -> u64 {
+fn add_all(kv: &Journaled, numbers: Range<u64>) -> TxId {
     numbers.map(|number| add(kv, number).unwrap()).last().unwrap()
 }
 
@@ -243,7 +243,7 @@ fn follower(index: &Kept) -> Follower {
 
 /// Steps until the follower has read that transaction.
 #[track_caller]
-fn follow(follower: &mut Follower, disks: &Disks, places: &[MirrorTarget], last: u64) {
+fn follow(follower: &mut Follower, disks: &Disks, places: &[MirrorTarget], last: TxId) {
     let begun = Instant::now();
     let mut error = None;
     while follower.position() != Some(last) {
@@ -263,8 +263,8 @@ fn a_follower_reads_on_over_segments_and_snapshots() {
         let last = add_all(&kv, round * 20..round * 20 + 20);
         follow(&mut standby, &disks, &disks.all(), last);
         let applied = index.state().unwrap().applied;
-        assert_eq!(index.numbers(), (0..applied).collect());
-        assert!(applied + 1 >= last, "only the last one is not known to be durable: {applied} of {last}");
+        assert_eq!(index.numbers(), (0..applied.0).collect());
+        assert!(applied.next() >= last, "only the last one is not known to be durable: {applied} of {last}");
         if round % 10 == 9 {
             kv.checkpoint().unwrap();
         }
@@ -286,7 +286,9 @@ fn a_follower_that_is_far_behind_begins_with_a_snapshot() {
     }
     let first =
         |(file, _): (TargetFile, u64)| if let TargetFile::Journal { first } = file { Some(first) } else { None };
-    assert!(disks.0.iter().all(|disk| disk.list().unwrap().into_iter().filter_map(first).all(|first| first > 11)));
+    assert!(
+        disks.0.iter().all(|disk| disk.list().unwrap().into_iter().filter_map(first).all(|first| first > TxId(11)))
+    );
     follow(&mut standby, &disks, &disks.all(), last);
     assert_eq!(index.cleared(), 2);
     // A new one, too.
@@ -393,7 +395,7 @@ fn what_is_not_durable_never_reaches_the_index() {
     (0..5).filter(|&number| number != mirror).for_each(|number| seen[number].set(cut(true)));
     assert!(add(&kv, 20).is_err());
     let order = || std::iter::once(mirror).chain((0..5).filter(|&number| number != mirror));
-    follow(&mut standby, &disks, &disks.read(order()), 21);
+    follow(&mut standby, &disks, &disks.read(order()), TxId(21));
     assert_eq!(index.numbers(), (0..20).collect());
     seen.iter().for_each(|disk| disk.set(cut(true)));
     drop(kv);
@@ -437,7 +439,7 @@ fn a_snapshot_of_an_opening_that_few_targets_know_is_not_loaded() {
             standby.step(&before.all(), &Hint { epoch: None, last }).unwrap();
         }
         let applied = index.state().unwrap().applied;
-        assert_eq!(index.numbers(), (0..applied).collect());
+        assert_eq!(index.numbers(), (0..applied.0).collect());
         assert_eq!(applied == last, number == 1, "{applied} with {} targets", number + 1);
     }
 }
@@ -551,14 +553,14 @@ proptest! {
         let index = Kept::default();
         let mut standby = follower(&index);
         for _ in 0..100 {
-            let _ = standby.step(&disks.all(), &Hint { epoch: None, last: 70 });
+            let _ = standby.step(&disks.all(), &Hint { epoch: None, last: TxId(70) });
         }
         let state = index.state().unwrap();
         if state.owner == VOLUME {
-            prop_assert_eq!(index.numbers(), (0..state.applied).collect());
+            prop_assert_eq!(index.numbers(), (0..state.applied.0).collect());
         }
         if sound {
-            prop_assert!(state.applied >= 60, "{state:?}");
+            prop_assert!(state.applied >= TxId(60), "{state:?}");
         }
     }
 }

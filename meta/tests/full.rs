@@ -7,6 +7,7 @@ mod common;
 use common::{Flaky, memory, options, small};
 use meta::journal::{JournalLimits, Journaled};
 use meta::kv::{Batch, Kv, KvError};
+use plan::TxId;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -135,7 +136,7 @@ fn partial_snapshots_are_removed_at_the_opening() {
     let whole = targets[0].names().into_iter().find(|file| matches!(file, TargetFile::Snapshot { .. })).unwrap();
     let mut bytes = vec![0; 200];
     let have = targets[0].read_at(whole, 0, &mut bytes).unwrap();
-    let partial = [TargetFile::Snapshot { last: 1000 }, TargetFile::Snapshot { last: 1001 }];
+    let partial = [TargetFile::Snapshot { last: TxId(1000) }, TargetFile::Snapshot { last: TxId(1001) }];
     for target in &targets {
         target.write(partial[0], 0, &[std::io::IoSlice::new(&bytes[..have])], Durable::Later).unwrap();
         target.write(partial[1], 0, &[], Durable::Later).unwrap();

@@ -6,6 +6,7 @@ mod common;
 use common::{Flaky, memory, options, small};
 use meta::journal::{JournalLimits, Journaled};
 use meta::kv::{Batch, Kv, KvError};
+use plan::TxId;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -203,7 +204,7 @@ fn what_was_committed_when_all_went_away_is_there_when_they_are_back() {
         assert!(begun.elapsed() < Duration::from_secs(20), "{count} transactions wait");
     }
     targets.iter().for_each(|target| target.dead.store(false, Ordering::Relaxed));
-    until("it goes on", || kv.sync(u64::MAX).is_ok());
+    until("it goes on", || kv.sync(TxId::MAX).is_ok());
     add(&kv);
     until("it is whole", || !kv.status().degraded);
     kv.close().unwrap();

@@ -6,7 +6,7 @@ mod common;
 use common::{Flaky, Scratch, memory, of_places, options, places, small};
 use meta::journal::{JournalLimits, Journaled, MirrorTarget};
 use meta::kv::{Batch, Kv, KvError};
-use plan::TargetId;
+use plan::{TargetId, TxId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -17,7 +17,7 @@ fn targets(count: usize) -> Vec<Arc<Flaky>> {
     (0..count).map(|_| Flaky::new()).collect()
 }
 
-fn put(kv: &Journaled, number: u64) -> u64 {
+fn put(kv: &Journaled, number: u64) -> TxId {
     let mut batch = Batch::default();
     batch.put((number % 50).to_be_bytes(), [number.to_be_bytes().to_vec(), vec![7; 100]].concat());
     batch.merge("sum", 1i64.to_le_bytes());
@@ -137,7 +137,7 @@ fn a_crash_in_a_move_loses_nothing_that_was_synced() {
         let mut rng = fastrand::Rng::with_seed(seed);
         let targets = targets(4);
         let kv = Journaled::create(options(&targets[..2], 2, memory(), small())).unwrap();
-        let (mut synced, mut crashed) = (0, Vec::new());
+        let (mut synced, mut crashed) = (TxId(0), Vec::new());
         under_load(&kv, || {
             thread::scope(|scope| {
                 let moving = scope.spawn(|| kv.set_targets(without(&targets, &[0])).unwrap());
@@ -156,7 +156,7 @@ fn a_crash_in_a_move_loses_nothing_that_was_synced() {
             |id: &TargetId| crashed[usize::from(id.0)].claims.claim(&ClaimRequest::Read).unwrap().proof().is_some();
         options.voters.retain(counted);
         let kv = Journaled::open(options).unwrap_or_else(|e| panic!("{seed}: {e}"));
-        assert!(kv.status().committed >= synced && sum(&kv) == kv.status().committed, "{seed}: {:?}", kv.status());
+        assert!(kv.status().committed >= synced && sum(&kv) == kv.status().committed.0, "{seed}: {:?}", kv.status());
     }
 }
 
@@ -281,7 +281,7 @@ fn a_closed_engine_can_be_read_and_closed_again_and_commits_nothing() {
     put(&kv, 1);
     kv.close().unwrap();
     kv.close().unwrap();
-    assert_eq!((sum(&kv), kv.status().durable), (1, 1));
+    assert_eq!((sum(&kv), kv.status().durable), (1, TxId(1)));
     let mut batch = Batch::default();
     assert!(matches!(kv.commit(batch.put("a", "b").clone()), Err(KvError::Unavailable(_))));
     assert!(matches!(kv.set_targets(places(&targets)), Err(KvError::Unavailable(_))));

@@ -7,11 +7,11 @@ mod common;
 use common::{Scratch, of_places, redb};
 use meta::journal::{JournalLimits, Journaled, MirrorTarget};
 use meta::kv::{Batch, Kv};
-use plan::TargetId;
+use plan::{TargetId, TxId};
 use std::thread;
 use std::time::Instant;
 
-fn put(kv: &dyn Kv, key: u64) -> u64 {
+fn put(kv: &dyn Kv, key: u64) -> TxId {
     let mut batch = Batch::default();
     batch.put(key.to_be_bytes(), vec![5; 100]);
     kv.commit(batch).unwrap().seq
@@ -47,7 +47,7 @@ fn speed() {
     let many = 1_000_000;
     let mixed = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     rate("puts, not synced", many, &|| (0..many).for_each(|n| _ = put(&kv, mixed(n))));
-    rate("the last sync", 1, &|| kv.sync(u64::MAX).unwrap());
+    rate("the last sync", 1, &|| kv.sync(TxId::MAX).unwrap());
     rate("gets", 200_000, &|| (0..200_000).for_each(|n| assert!(kv.get(&mixed(n).to_be_bytes()).unwrap().is_some())));
     rate("scans of 100", 20_000, &|| {
         (0..20_000).for_each(|n| _ = kv.scan(&mixed(n).to_be_bytes()..&[255; 9], 100).unwrap())

@@ -6,7 +6,7 @@
 //! less to send.
 
 use crate::placement::mix;
-use crate::{SetId, TargetId};
+use crate::{Position, SetId, TargetId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -59,12 +59,11 @@ pub enum Coder {
 
 /// The position whose target is the Master of a chunk set: another one with each set, and the same
 /// as long as that has its place. None if no position has one.
-pub fn master(set: SetId, places: &[Option<TargetId>]) -> Option<usize> {
+pub fn master(set: SetId, places: &[Option<TargetId>]) -> Option<Position> {
     // Not the mixture that placement chose these targets by: the first of those would be the same
     // ones too often.
-    let weight = |(_, id): &(usize, TargetId)| mix(!set.0, u64::from(id.0));
-    let there = places.iter().enumerate().filter_map(|(position, id)| Some((position, (*id)?)));
-    there.max_by_key(weight).map(|(position, _)| position)
+    let weight = |(_, id): &(Position, TargetId)| mix(!set.0, u64::from(id.0));
+    Position::placed(places).max_by_key(weight).map(|(position, _)| position)
 }
 
 /// A stripe that is to be written.
@@ -293,11 +292,11 @@ mod tests {
             let first = master(set, &places).unwrap();
             *load.entry(first).or_insert(0) += 1;
             // A target that leaves changes the Master only if it was the Master.
-            let other = (first + 1) % 6;
+            let other = Position((first.0 + 1) % 6);
             let mut fewer = places.clone();
-            fewer[other] = None;
+            fewer[other.index()] = None;
             assert_eq!(master(set, &fewer), Some(first));
-            fewer[first] = None;
+            fewer[first.index()] = None;
             assert!(![Some(first), Some(other)].contains(&master(set, &fewer)));
         }
         assert!(load.len() == 6 && load.values().all(|&count| (800..1200).contains(&count)), "{load:?}");
@@ -313,7 +312,7 @@ mod tests {
         let mut load = BTreeMap::new();
         for set in (0..12_000).map(SetId) {
             let places = place(&Random::default(), &candidates, &rules, set);
-            *load.entry(places[master(set, &places).unwrap()].unwrap().0).or_insert(0) += 1;
+            *load.entry(places[master(set, &places).unwrap().index()].unwrap().0).or_insert(0) += 1;
         }
         assert!(load.len() == 12 && load.values().all(|&count| (800..1200).contains(&count)), "{load:?}");
     }

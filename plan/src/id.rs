@@ -36,6 +36,45 @@ impl fmt::Display for SessionId {
     }
 }
 
+/// The position of a block in its stripe, and of a chunk in its set: 0 to k+m-1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Position(pub u16);
+
+impl Position {
+    /// The position with this index. No set has so many chunks that it would not fit.
+    #[must_use]
+    pub const fn at(index: usize) -> Self {
+        Self(index as u16)
+    }
+
+    /// Its index in what is ordered by position.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// All positions of a set of `blocks` chunks.
+    pub fn all(blocks: usize) -> impl Iterator<Item = Self> {
+        (0..blocks).map(Self::at)
+    }
+
+    /// The chunks that have a place: their positions, and their targets.
+    pub fn placed(places: &[Option<TargetId>]) -> impl Iterator<Item = (Self, TargetId)> {
+        Self::all(places.len()).zip(places).filter_map(|(position, id)| Some((position, (*id)?)))
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(to)
+    }
+}
+
+/// The number of a stripe in its volume. Of two stripes of a writer, the later one has the higher
+/// number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct StripeSeq(pub u64);
+
 /// Where the record of a stripe begins in its chunks, in bytes from the beginning of a chunk: it is
 /// the same in every chunk of the set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -94,6 +133,39 @@ impl Ino {
 }
 
 impl fmt::Display for Ino {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(to)
+    }
+}
+
+/// The number of a committed transaction, counted from 1. 0 is the state before the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct TxId(pub u64);
+
+impl TxId {
+    /// The highest number.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// The number that follows this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+
+    /// How many transactions there are after `earlier`, up to this one.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// The number before this one; 0 has none and stays.
+    #[must_use]
+    pub const fn previous(self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
+}
+
+impl fmt::Display for TxId {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(to)
     }

@@ -41,5 +41,5 @@ pub mod words;
 
 pub use domain::Domain;
 pub use extent::{Extent, ExtentMap, ExtentPlace};
-pub use id::{Ino, RecordOffset, SessionId, SetId, TargetId};
+pub use id::{Ino, Position, RecordOffset, SessionId, SetId, StripeSeq, TargetId, TxId};
 pub use stripe::{Geometry, Span};

@@ -1,7 +1,7 @@
 //! What is rebuilt first, and where it goes.
 
 use crate::placement::{Policy, Rules, TargetCandidate, place_more};
-use crate::{Domain, SetId, TargetId};
+use crate::{Domain, Position, SetId, TargetId};
 use std::time::Duration;
 
 /// A chunk set that lacks blocks.
@@ -12,7 +12,7 @@ pub struct Degraded {
     /// Where its chunks are, by position.
     pub places: Vec<Option<TargetId>>,
     /// The positions that must be rebuilt.
-    pub lost: Vec<usize>,
+    pub lost: Vec<Position>,
 }
 
 /// The order of repair: the set that survives the fewest further losses first, then the older set.
@@ -30,11 +30,12 @@ pub fn destinations(
     rules: &Rules,
     domain_of: impl Fn(TargetId) -> Option<Domain>,
 ) -> Vec<Option<TargetId>> {
-    let own = |position: usize| degraded.places[position].filter(|id| candidates.iter().any(|c| c.id == *id));
+    let is_candidate = |id: &TargetId| candidates.iter().any(|c| c.id == *id);
+    let own = |position: Position| degraded.places[position.index()].filter(is_candidate);
     // Those that go back count like those that never left.
-    let stays = |position: &usize| !degraded.lost.contains(position) || own(*position).is_some();
-    let there = (0..degraded.places.len()).filter(stays).filter_map(|position| degraded.places[position]);
-    let there: Vec<(TargetId, Option<Domain>)> = there.map(|id| (id, domain_of(id))).collect();
+    let stays = |(position, _): &(Position, TargetId)| !degraded.lost.contains(position) || own(*position).is_some();
+    let there = Position::placed(&degraded.places).filter(stays);
+    let there: Vec<(TargetId, Option<Domain>)> = there.map(|(_, id)| (id, domain_of(id))).collect();
     let others: Vec<TargetCandidate> =
         candidates.iter().filter(|c| !degraded.places.contains(&Some(c.id))).cloned().collect();
     let homeless = degraded.lost.iter().filter(|&&position| own(position).is_none()).count();
@@ -94,7 +95,8 @@ mod tests {
 
     #[test]
     fn repair_goes_back_or_to_a_stranger() {
-        let degraded = Degraded { set: SetId(3), places: vec![id(0), id(1), id(2), None], lost: vec![1, 2, 3] };
+        let lost = [1, 2, 3].map(Position).to_vec();
+        let degraded = Degraded { set: SetId(3), places: vec![id(0), id(1), id(2), None], lost };
         let candidates = [0, 2, 5].map(|n| candidate(n, None));
         let found = destinations(&degraded, &Random::default(), &candidates, &RULES, |_| None);
         assert_eq!(found, [id(5), id(2), None]);
@@ -104,7 +106,7 @@ mod tests {
     #[test]
     fn repair_goes_where_the_domain_has_no_other_chunk() {
         let rack = |id: TargetId| format!("rack{}", id.0 % 5).parse::<Domain>().ok();
-        let degraded = Degraded { set: SetId(3), places: (0..4).map(id).collect(), lost: vec![1] };
+        let degraded = Degraded { set: SetId(3), places: (0..4).map(id).collect(), lost: vec![Position(1)] };
         let candidates: Vec<TargetCandidate> =
             [5, 7, 8, 10, 11, 13].map(|n| candidate(n, rack(TargetId(n)))).into_iter().collect();
         for set in 0..50 {
@@ -116,8 +118,9 @@ mod tests {
 
     #[test]
     fn the_least_redundant_comes_first() {
-        let degraded = |set, lost: &[usize]| Degraded { set, places: vec![None; 4], lost: lost.to_vec() };
-        let mut sets = [degraded(SetId(1), &[0]), degraded(SetId(3), &[0, 1]), degraded(SetId(2), &[1, 2])];
+        let degraded = |set, lost: &[Position]| Degraded { set, places: vec![None; 4], lost: lost.to_vec() };
+        let all = [0, 1, 2].map(Position);
+        let mut sets = [degraded(SetId(1), &all[..1]), degraded(SetId(3), &all[..2]), degraded(SetId(2), &all[1..])];
         order(&mut sets);
         assert_eq!(sets.map(|d| d.set), [2, 3, 1].map(SetId));
     }

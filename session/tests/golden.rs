@@ -6,7 +6,7 @@ use meta::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, FileKind, Listed, New, Removed,
     Rename, RenameMode, Resize, Result, SetRecord, SetTime, Time, Totals,
 };
-use plan::{Extent, ExtentPlace, Ino, RecordOffset, SessionId, SetId, Span, TargetId};
+use plan::{Extent, ExtentPlace, Ino, Position, RecordOffset, SessionId, SetId, Span, StripeSeq, TargetId, TxId};
 use serde::Serialize;
 use session::port::{
     Entered, Entry, FileLock, Heartbeat, Held, Opening, PORT_NAMES, Port, Remote, SESSION_NAMES, Session, VERSION,
@@ -117,7 +117,7 @@ fn rename(mode: RenameMode) -> Rename {
 }
 
 fn removed(ino: Ino) -> Removed {
-    Removed { ino, last: true, orphan: false, dead: dead(), seq: 9 }
+    Removed { ino, last: true, orphan: false, dead: dead(), seq: TxId(9) }
 }
 
 fn set() -> SetRecord {
@@ -135,7 +135,7 @@ fn welcome() -> Welcome {
         fresh: true,
         lapsed: false,
         label: "{}".into(),
-        first_stripe: 300,
+        first_stripe: StripeSeq(300),
         start: 4,
         lease_ms: 30_000,
         kept: vec![SetId(11), SetId(12)],
@@ -166,7 +166,7 @@ fn file_operations_have_fixed_bytes() {
         created: None,
     };
     let listed = Listed { cookie: 17, name: b"name".to_vec(), attributes: attributes() };
-    let shown = (attributes(), 9);
+    let shown = (attributes(), TxId(9));
     let edits = [(Ino(1000), edit(Resize::To(300)))];
     let lines = [
         exchanged(&attributes(), |port| port.attributes(Ino(1000))),
@@ -177,32 +177,36 @@ fn file_operations_have_fixed_bytes() {
         exchanged(&b"../x".to_vec(), |port| port.read_link(Ino(1000))),
         exchanged(&b"value".to_vec(), |port| port.attribute(Ino(1000), b"user.a")),
         exchanged(&vec![b"user.a".to_vec()], |port| port.attribute_names(Ino(1000))),
-        exchanged(&9, |port| port.set_attribute(Ino(1000), b"user.a", b"value", Some(true), time(8))),
-        exchanged(&10, |port| port.remove_attribute(Ino(1000), b"user.a", time(8))),
+        exchanged(&TxId(9), |port| port.set_attribute(Ino(1000), b"user.a", b"value", Some(true), time(8))),
+        exchanged(&TxId(10), |port| port.remove_attribute(Ino(1000), b"user.a", time(8))),
         exchanged(&shown, |port| port.make(Ino(1), b"name", &new(FileKind::Symlink), time(8))),
         exchanged(&shown, |port| port.link(Ino(1000), Ino(1), b"name", time(8))),
         exchanged(&removed(Ino(1000)), |port| port.unlink(Ino(1), b"name", Ino(1000), true, time(8))),
         exchanged(&removed(Ino(1001)), |port| port.remove_directory(Ino(1), b"name", Ino(1001), false, time(8))),
-        exchanged(&(Some(removed(Ino(1002))), 9), |port| port.rename(&rename(RenameMode::Replace), time(8))),
-        exchanged(&(None, 10), |port| port.rename(&rename(RenameMode::NoReplace), time(8))),
-        exchanged(&(None, 11), |port| port.rename(&rename(RenameMode::Exchange), time(8))),
+        exchanged(&(Some(removed(Ino(1002))), TxId(9)), |port| port.rename(&rename(RenameMode::Replace), time(8))),
+        exchanged(&(None, TxId(10)), |port| port.rename(&rename(RenameMode::NoReplace), time(8))),
+        exchanged(&(None, TxId(11)), |port| port.rename(&rename(RenameMode::Exchange), time(8))),
         exchanged(&vec![listed], |port| port.list(Ino(1), 16, 300)),
         exchanged(&extents(), |port| port.extents(Ino(1000), 0..8192)),
-        exchanged(&(attributes(), dead(), 9), |port| port.change_content(Ino(1000), &edit(Resize::AtLeast(8192)))),
-        exchanged(&(attributes(), dead(), 10), |port| port.change_content(Ino(1000), &edit(Resize::Keep))),
-        exchanged(&(dead(), 9), |port| port.change_contents(&edits)),
-        exchanged(&9, |port| port.share(&[(SetId(70_000), RecordOffset(16))], Ino(1000))),
+        exchanged(&(attributes(), dead(), TxId(9)), |port| {
+            port.change_content(Ino(1000), &edit(Resize::AtLeast(8192)))
+        }),
+        exchanged(&(attributes(), dead(), TxId(10)), |port| port.change_content(Ino(1000), &edit(Resize::Keep))),
+        exchanged(&(dead(), TxId(9)), |port| port.change_contents(&edits)),
+        exchanged(&TxId(9), |port| port.share(&[(SetId(70_000), RecordOffset(16))], Ino(1000))),
         exchanged(&set(), |port| port.set(SetId(70_000))),
-        exchanged(&9, |port| port.seal_set(SetId(70_000), 4096)),
-        exchanged(&9, |port| port.queue_repair(SetId(70_000), &[1, 300])),
+        exchanged(&TxId(9), |port| port.seal_set(SetId(70_000), 4096)),
+        exchanged(&TxId(9), |port| port.queue_repair(SetId(70_000), &[Position(1), Position(300)])),
         exchanged(&Totals { files: 2, bytes: 300 }, Port::totals),
-        exchanged(&(), |port| port.sync(300)),
+        exchanged(&(), |port| port.sync(TxId(300))),
         exchanged(&Ino(1000), |port| port.new_inos(300)),
-        exchanged(&BulkResult { refused: vec![0, 300], seq: 9 }, |port| port.put_files(std::slice::from_ref(&whole))),
+        exchanged(&BulkResult { refused: vec![0, 300], seq: TxId(9) }, |port| {
+            port.put_files(std::slice::from_ref(&whole))
+        }),
         exchanged(&vec![Some(attributes()), None], |port| {
             port.lookups(&[(Ino(1), b"a".to_vec()), (Ino(2), b"b".to_vec())])
         }),
-        exchanged(&(dead(), 10), |port| port.change_contents_durably(&edits)),
+        exchanged(&(dead(), TxId(10)), |port| port.change_contents_durably(&edits)),
         exchanged(&(8192, extents()), |port| port.content(Ino(1000), 300..8192)),
         exchanged(&true, |port| port.has_privileges(Ino(1000))),
     ];
@@ -220,7 +224,7 @@ fn session_operations_have_fixed_bytes() {
         opening,
         alone: true,
     };
-    let entered = Entered { welcome: welcome(), opening, recovered: 300 };
+    let entered = Entered { welcome: welcome(), opening, recovered: TxId(300) };
     let held = Held {
         open: vec![(Ino(1000), 2, 1)],
         dirty: vec![(Ino(1000), 5)],

@@ -4,7 +4,7 @@ use crate::broken::Broken;
 use crate::network::Host;
 use bytes::Bytes;
 use fs::{Sessions, Tenure};
-use plan::SessionId;
+use plan::{SessionId, TxId};
 use session::caller::Caller;
 use session::port;
 use session::replay::{Replay, Seen};
@@ -135,7 +135,7 @@ fn granted() -> Reply {
 fn broken_sync(broken: Broken, operation: u16, arguments: &[u8]) -> (u16, Cow<'_, [u8]>) {
     match (broken, operation) {
         (Broken::Sync, SYNC) => {
-            let nothing = postcard::to_stdvec(&meta::Seq::default()).expect("a value can be encoded");
+            let nothing = postcard::to_stdvec(&TxId::default()).expect("a value can be encoded");
             (SYNC, nothing.into())
         }
         (Broken::Sync, CHANGE_DURABLY) => (CHANGE, arguments.into()),

@@ -1,7 +1,7 @@
 //! How fast stripes are written: `writing DIRECTORY [SPEC] [MiB] [THREADS] [STRIPE]`. Prints one
 //! line for each of five runs and their median.
 
-use plan::{SetId, TargetId};
+use plan::{SetId, StripeSeq, TargetId};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -63,7 +63,7 @@ fn main() {
                         }
                         let mut buffer = pool.take();
                         buffer.extend_from_slice(data);
-                        writer.append(buffer, number, b"").map_err(|(error, _)| error).expect("a stripe");
+                        writer.append(buffer, StripeSeq(number), b"").map_err(|(error, _)| error).expect("a stripe");
                     }
                 });
             }

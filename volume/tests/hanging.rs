@@ -1,7 +1,7 @@
 //! Targets that do not answer: no caller waits for them beyond the deadline, and what they do too
 //! late does no harm.
 
-use plan::{SetId, Span, TargetId};
+use plan::{Position, SetId, Span, StripeSeq, TargetId};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use volume::format::VolumeId;
@@ -43,7 +43,7 @@ fn lab(deadline: Duration) -> Lab {
     let writer = SetWriter::create(targets.clone(), pool.clone(), layout.clone(), 1 << 20, 1);
     let mut buffer = pool.take();
     buffer.extend_from_slice(&[7; 50_000]);
-    let stripe = writer.append(buffer, 1, b"manifest").unwrap();
+    let stripe = writer.append(buffer, StripeSeq(1), b"manifest").unwrap();
     Lab { targets, disks, layout, stripe, _writer: writer }
 }
 
@@ -52,7 +52,7 @@ fn what_was_not_begun_in_time_does_not_happen() {
     let targets = Targets::with_deadline(DEADLINE);
     let (id, disk) = (TargetId(0), Arc::new(Faulty::new(Arc::new(Memory::default()))));
     targets.add(id, disk.clone());
-    let file = |key| TargetFile::Chunk { set: SetId(key as u64), position: 0 };
+    let file = |key| TargetFile::Chunk { set: SetId(key as u64), position: Position(0) };
     disk.set(hanging());
     // More than a target has threads.
     let begun = Instant::now();
@@ -74,10 +74,10 @@ fn what_was_not_begun_in_time_does_not_happen() {
 #[test]
 fn a_rebuild_gives_a_target_up_that_hangs() {
     let Lab { targets, disks, layout, stripe, .. } = lab(DEADLINE);
-    disks[1].inner().remove(layout.file(1)).unwrap();
+    disks[1].inner().remove(layout.file(Position(1))).unwrap();
 
-    let again =
-        |id| rebuild(&targets, &layout, &[(stripe.record, stripe.block)], &[(1, TargetId(id))], &Control::default());
+    let (stripes, position) = ([(stripe.record, stripe.block)], Position(1));
+    let again = |id| rebuild(&targets, &layout, &stripes, &[(position, TargetId(id))], &Control::default());
     disks[3].set(hanging());
     let begun = Instant::now();
     let error = again(3).unwrap_err();

@@ -2,7 +2,7 @@
 //! happens to the Master.
 
 use plan::coding::Coder;
-use plan::{RecordOffset, SetId, TargetId};
+use plan::{Position, RecordOffset, SetId, StripeSeq, TargetId};
 use proptest::prelude::*;
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -153,7 +153,7 @@ impl Master for Served {
         let id = |address: &String| TargetId(address.parse().unwrap());
         let layout =
             SetLayout { places: sources.iter().map(|place| place.as_ref().map(id)).collect(), ..order.layout.clone() };
-        let wanted: Vec<(usize, TargetId)> =
+        let wanted: Vec<(Position, TargetId)> =
             order.wanted.iter().map(|wanted| wanted.0).zip(destinations.iter().map(id)).collect();
         let order = RebuildOrder { layout: &layout, stripes: order.stripes, wanted: &wanted };
         let done = order.carry_out(&self.staff.targets, || Ok(()));
@@ -210,13 +210,13 @@ impl Lab {
     fn append(&self, by: Coder, length: usize, sequence: u64) -> Appended {
         let mut buffer = self.pool.take();
         buffer.extend_from_slice(&pattern(length, sequence));
-        self.writer.append_by(by, buffer, sequence, b"a manifest").map_err(|(error, _)| error).unwrap()
+        self.writer.append_by(by, buffer, StripeSeq(sequence), b"a manifest").map_err(|(error, _)| error).unwrap()
     }
 
     /// Everything in the chunk of a position; the header without the time when the set was begun.
     fn chunk(&self, position: usize) -> (Option<ChunkHeader>, Vec<u8>) {
         let mut bytes = vec![0; 2 * CHUNK as usize];
-        let file = self.writer.layout().file(position);
+        let file = self.writer.layout().file(Position::at(position));
         let length = self.disks[position].inner().read_at(file, 0, &mut bytes).unwrap_or(0);
         bytes.truncate(length);
         let records = bytes.split_off(CHUNK_HEADER_BYTES.min(length));
@@ -246,7 +246,7 @@ impl Lab {
 
     /// The position whose target was asked first.
     fn master(&self) -> usize {
-        plan::coding::master(SetId(3), &self.writer.layout().places).unwrap()
+        plan::coding::master(SetId(3), &self.writer.layout().places).unwrap().index()
     }
 }
 
@@ -282,7 +282,7 @@ proptest! {
     #[test]
     fn no_order_to_rebuild_does_harm(
         stripes in prop::collection::vec((any::<u32>(), any::<u32>(), any::<bool>()), 0..4),
-        places in 0usize..9, wanted in prop::collection::vec(0usize..9, 0..4),
+        places in 0usize..9, wanted in prop::collection::vec(0u16..9, 0..4),
     ) {
         let lab = Lab::new("rs:4+2");
         let mut layout = layout("rs:4+2");
@@ -293,7 +293,7 @@ proptest! {
             (RecordOffset(record), block)
         };
         let stripes: Vec<(RecordOffset, u32)> = stripes.into_iter().map(likely).collect();
-        let wanted: Vec<(usize, TargetId)> = wanted.into_iter().map(|position| (position, TargetId(2))).collect();
+        let wanted: Vec<(Position, TargetId)> = wanted.into_iter().map(|at| (Position(at), TargetId(2))).collect();
         let order = RebuildOrder { layout: &layout, stripes: &stripes, wanted: &wanted };
         // There is nothing that any block could be made of.
         let done = order.carry_out(&lab.staff.targets, || Ok(()));
@@ -313,8 +313,9 @@ proptest! {
         let manifest_bytes = if few % 2 == 0 { manifest_bytes } else { manifest_bytes % (length + 1) };
         let checksum = if few % 3 == 0 { checksum } else { gf::checksum::crc64(&data) };
         let created = Timestamp { seconds: -1, nanoseconds: u32::MAX };
+        let sequence = StripeSeq(1);
         let order =
-            Order { layout: &layout, created, record, sequence: 1, data: &data, manifest_bytes, checksum, spare: few };
+            Order { layout: &layout, created, record, sequence, data: &data, manifest_bytes, checksum, spare: few };
         if order.carry_out(&lab.staff.targets, &lab.pool).is_err() {
             prop_assert!(lab.disks.iter().all(|disk| disk.inner().list().unwrap().is_empty()));
         }
@@ -333,7 +334,7 @@ fn a_stripe_whose_data_changed_on_the_way_is_not_coded() {
         layout,
         created,
         record: RecordOffset(4096),
-        sequence: 1,
+        sequence: StripeSeq(1),
         data: &data,
         manifest_bytes: 9,
         checksum,
@@ -355,7 +356,7 @@ fn a_stripe_that_was_coded_twice_is_there_once() {
     }
     assert_eq!(lab.orders().iter().sum::<usize>(), 3);
     lab.same_as(&here);
-    assert_eq!(scan(&*lab.disks[0], lab.writer.layout().file(0)).unwrap().records.len(), 3);
+    assert_eq!(scan(&*lab.disks[0], lab.writer.layout().file(Position(0))).unwrap().records.len(), 3);
 }
 
 #[test]
@@ -364,12 +365,12 @@ fn a_master_that_hangs_is_waited_for_once_and_its_block_is_missing() {
     let (first, before) = (lab.master(), lab.append(Coder::Master, 50_000, 0));
     lab.behave(Manner::Hangs(Duration::from_millis(1100)));
     let done = lab.append(Coder::Master, 50_000, 1);
-    assert_eq!((done.by, &done.missing), (Coder::Here, &vec![first]));
+    assert_eq!((done.by, &done.missing), (Coder::Here, &vec![Position::at(first)]));
     lab.behave(Manner::Works);
     let after = lab.append(Coder::Master, 50_000, 2);
     assert_eq!((after.by, &after.missing), (Coder::Master, &vec![]), "the next one goes to another Master");
     assert_eq!((lab.orders()[first], lab.orders().iter().sum::<usize>()), (2, 3));
-    assert_eq!(lab.writer.missing(), [first]);
+    assert_eq!(lab.writer.missing(), [Position::at(first)]);
     for (sequence, stripe) in [before, done, after].iter().enumerate() {
         lab.has(stripe, 50_000, sequence as u64);
     }
@@ -390,10 +391,10 @@ fn what_a_master_could_not_write_is_missing() {
     let slave = (lab.master() + 1) % 6;
     lab.staff.disks[slave].set(dead());
     let done = lab.append(Coder::Master, 50_000, 0);
-    assert_eq!((done.by, &done.missing), (Coder::Master, &vec![slave]));
+    assert_eq!((done.by, &done.missing), (Coder::Master, &vec![Position::at(slave)]));
     assert!(lab.targets.error(TargetId(slave as u16)).is_some());
     lab.has(&done, 50_000, 0);
-    assert_eq!(lab.writer.sync().unwrap(), Vec::<usize>::new());
+    assert_eq!(lab.writer.sync().unwrap(), []);
 }
 
 #[test]
@@ -409,7 +410,7 @@ fn a_master_that_reaches_too_few_others_says_nothing_of_them() {
     lab.disks.iter().for_each(|disk| disk.set(dead()));
     let mut buffer = lab.pool.take();
     buffer.extend_from_slice(&pattern(1000, 1));
-    let (_, back) = lab.writer.append_by(Coder::Master, buffer, 1, b"").unwrap_err();
+    let (_, back) = lab.writer.append_by(Coder::Master, buffer, StripeSeq(1), b"").unwrap_err();
     assert_eq!(back.len(), 1000);
 }
 
@@ -438,9 +439,10 @@ fn what_was_lost_is_the_same_again_whoever_makes_it() {
             let layout = lab.writer.layout();
             let lost = [1, layout.code.shape().blocks() - 1];
             let before = lost.map(|position| lab.chunk(position));
-            lost.iter().for_each(|&position| lab.disks[position].inner().remove(layout.file(position)).unwrap());
+            lost.iter()
+                .for_each(|&position| lab.disks[position].inner().remove(layout.file(Position::at(position))).unwrap());
             lab.behave(manner);
-            let wanted = lost.map(|position| (position, TargetId(position as u16)));
+            let wanted = lost.map(|position| (Position::at(position), TargetId(position as u16)));
             let report = rebuild(&lab.targets, layout, &stripes, &wanted, &Control::default()).unwrap();
             assert!(before == lost.map(|position| lab.chunk(position)), "{code}, {manner:?}");
             assert_eq!(report.witnessed + report.unwitnessed, 2 * stripes.len() as u64);
@@ -461,15 +463,15 @@ fn an_order_that_nobody_waits_for_writes_nothing() {
         .map(|sequence| lab.append(Coder::Here, 50_000, sequence))
         .map(|stripe| (stripe.record, stripe.block))
         .collect();
-    let order = RebuildOrder { layout: lab.writer.layout(), stripes: &stripes, wanted: &[(0, TargetId(0))] };
+    let order = RebuildOrder { layout: lab.writer.layout(), stripes: &stripes, wanted: &[(Position(0), TargetId(0))] };
     // The new chunk has its name already, or was removed.
     let error = order.carry_out(&lab.staff.targets, || Ok(())).unwrap_err();
     assert!(matches!(error, volume::Error::Io { .. }), "{error}");
-    let new = TargetFile::NewChunk { set: SetId(3), position: 0 };
+    let new = TargetFile::NewChunk { set: SetId(3), position: Position(0) };
     assert!(lab.disks[0].inner().list().unwrap().iter().all(|(file, _)| *file != new));
     // It takes too long: the rest is left.
     let mut header = vec![0; CHUNK_HEADER_BYTES];
-    lab.disks[0].inner().read_at(order.layout.file(0), 0, &mut header).unwrap();
+    lab.disks[0].inner().read_at(order.layout.file(Position(0)), 0, &mut header).unwrap();
     lab.disks[0].inner().write(new, 0, &[IoSlice::new(&header)], Durable::Later).unwrap();
     let asked = AtomicUsize::new(0);
     let go_on = || if asked.fetch_add(1, Ordering::SeqCst) == 1 { Err(volume::Error::Interrupted) } else { Ok(()) };
@@ -483,13 +485,13 @@ fn who_cannot_make_it_leaves_it_to_whoever_repairs() {
     let lab = Lab::new("rs:4+2");
     let stripe = lab.append(Coder::Here, 90_000, 0);
     let (layout, before) = (lab.writer.layout(), lab.chunk(0));
-    lab.disks[0].inner().remove(layout.file(0)).unwrap();
+    lab.disks[0].inner().remove(layout.file(Position(0))).unwrap();
     // First the Master reaches too few others; then this process does, too.
     (1..4).for_each(|number| lab.staff.disks[number].set(dead()));
-    let (stripes, wanted) = ([(stripe.record, stripe.block)], [(0, TargetId(0))]);
+    let (stripes, wanted) = ([(stripe.record, stripe.block)], [(Position(0), TargetId(0))]);
     rebuild(&lab.targets, layout, &stripes, &wanted, &Control::default()).unwrap();
     assert!(before == lab.chunk(0));
-    lab.disks[0].inner().remove(layout.file(0)).unwrap();
+    lab.disks[0].inner().remove(layout.file(Position(0))).unwrap();
     (1..4).for_each(|number| lab.disks[number].set(dead()));
     let error = rebuild(&lab.targets, layout, &stripes, &wanted, &Control::default()).unwrap_err();
     assert!(matches!(error, volume::Error::TooDegraded { .. }), "{error}");

@@ -4,6 +4,7 @@ use super::encode::name_of;
 use crate::failure::{Failure, Outcome};
 use crate::{interrupt, progress, show};
 use clap::Args;
+use plan::Position;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -54,9 +55,9 @@ pub fn survival(survives: Option<usize>) -> String {
 }
 
 /// What the blocks of a position are.
-pub fn role(header: &Header, position: usize) -> &'static str {
+pub fn role(header: &Header, position: Position) -> &'static str {
     match ec::parse(&header.code) {
-        Ok(code) if code.systematic() && position < header.layout.k() => "data",
+        Ok(code) if code.systematic() && position.index() < header.layout.k() => "data",
         Ok(code) if code.systematic() => "parity",
         _ => "coded",
     }
@@ -64,7 +65,7 @@ pub fn role(header: &Header, position: usize) -> &'static str {
 
 fn print(report: &Report, begun: Instant) -> Outcome {
     let (header, time) = (&report.header, begun.elapsed());
-    for (position, state) in report.fragments.iter().enumerate() {
+    for (position, state) in Position::all(report.fragments.len()).zip(&report.fragments) {
         let parity = role(header, position);
         match state {
             FragmentState::Sound(path) => show::text(format_args!("{position:4} {parity:6} sound    {}", Shown(path)))?,

@@ -6,7 +6,7 @@ use crate::scratch::{Ended, Scratch, noise, run, weft};
 use cluster::capability::{Capability, Credentials, KEY_FILE, Rights, Token, now_ms};
 use cluster::store::Stores;
 use cluster::{ClusterKey, Identity, RemoteTarget, StoreAddress};
-use plan::{RecordOffset, SessionId, SetId, TargetId};
+use plan::{Position, RecordOffset, SessionId, SetId, StripeSeq, TargetId};
 use std::fs;
 use std::io::{ErrorKind, IoSlice};
 use std::os::unix::fs::PermissionsExt;
@@ -135,7 +135,7 @@ impl Secured {
             created: Timestamp { seconds: 0, nanoseconds: 0 },
             // Far behind what is there.
             record: RecordOffset(32 << 20),
-            sequence: 9,
+            sequence: StripeSeq(9),
             data: &data,
             manifest_bytes: 0,
             checksum: gf::checksum::crc64(&data),
@@ -153,7 +153,7 @@ impl Secured {
     fn rebuild(&self, set: SetId, shown: Option<Arc<dyn Credentials>>) -> Result<RebuildReport, String> {
         let layout = self.layout(set);
         let addresses: Vec<Option<String>> = self.addresses.iter().map(|address| Some(address.to_string())).collect();
-        let order = RebuildOrder { layout: &layout, stripes: &[], wanted: &[(0, TargetId(0))] };
+        let order = RebuildOrder { layout: &layout, stripes: &[], wanted: &[(Position(0), TargetId(0))] };
         match self.target(shown).rebuild(&order, &addresses, &[self.addresses[0].to_string()]) {
             Ok(done) => Ok(done),
             Err(NoMaster::Unwilling(why)) => Err(why),
@@ -261,7 +261,9 @@ fn a_store_does_what_a_capability_permits_and_nothing_else() {
     let beyond = over(60 << 30, b"much").unwrap_err();
     assert!(beyond.to_string().contains("so long"), "{beyond}");
     assert!(
-        may_write.write(TargetFile::Chunk { set, position: 9 }, 0, &[IoSlice::new(b"more")], Durable::Later).is_err()
+        may_write
+            .write(TargetFile::Chunk { set, position: Position(9) }, 0, &[IoSlice::new(b"more")], Durable::Later)
+            .is_err()
     );
     is_refused(may_write.list(), "something else");
     is_refused(read(&shows(cluster.token(set.next(), Rights::Write, later))), "something else");

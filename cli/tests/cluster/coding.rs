@@ -37,7 +37,7 @@ fn current_master(cluster: &Cluster) -> usize {
     }
     let (set, (_, places)) = sets.into_iter().max_by_key(|(_, (modified, _))| *modified).expect("a set");
     let position = plan::coding::master(set, &places).expect("a Master");
-    places[position].map(|id| usize::from(id.0)).expect("it has a place")
+    places[position.index()].map(|id| usize::from(id.0)).expect("it has a place")
 }
 
 /// Bytes that a process has written, to its connections above all.

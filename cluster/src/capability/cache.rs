@@ -115,11 +115,12 @@ impl Credentials for CapabilityCache {
 mod tests {
     use super::*;
     use crate::capability::{Capability, ClusterKey};
+    use plan::Position;
     use plan::SessionId;
     use std::sync::Arc;
 
     fn chunk(set: u64) -> TargetFile {
-        TargetFile::Chunk { set: SetId(set), position: 0 }
+        TargetFile::Chunk { set: SetId(set), position: Position(0) }
     }
 
     fn token(set: u64, rights: Rights, expires_ms: u64) -> Token {

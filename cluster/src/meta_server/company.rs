@@ -3,6 +3,7 @@
 //! list is a hint for clients and for a handover; the targets decide who holds the volume.
 
 use super::seat::Peer;
+use plan::TxId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -20,7 +21,7 @@ const MAX_NAME_BYTES: usize = 255;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StandbyProgress {
     /// The last transaction that its index has; None before it has one.
-    pub applied: Option<u64>,
+    pub applied: Option<TxId>,
 }
 
 #[derive(Clone, Debug)]
@@ -213,8 +214,8 @@ mod tests {
         assert_eq!(holder.best(now), None);
         let tell = |company: &mut Company, name, applied| company.hear(&peer(name), StandbyProgress { applied }, now);
         assert_eq!(tell(&mut holder, "c", None), Ok(true));
-        assert_eq!(tell(&mut holder, "a", Some(7)), Ok(true));
-        assert_eq!(tell(&mut holder, "a", Some(8)), Ok(false));
+        assert_eq!(tell(&mut holder, "a", Some(TxId(7))), Ok(true));
+        assert_eq!(tell(&mut holder, "a", Some(TxId(8))), Ok(false));
         assert_eq!(names(&holder), ["a", "b", "c"]);
         assert_eq!(holder.best(now), Some(peer("a")));
         let mut standby = Company::new(peer("c"), Vec::new());

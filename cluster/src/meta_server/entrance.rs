@@ -12,6 +12,7 @@ use super::{COMMAND, WHO};
 use crate::capability::now_ms;
 use crate::ranks::StandbyPosition;
 use fs::Tenure;
+use plan::TxId;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::{Duration, Instant};
@@ -57,7 +58,7 @@ pub(super) struct Entrance {
     /// The server that has the volume, as far as this one knows.
     holder: Mutex<Option<Peer>>,
     /// What this server tells the holder, and the last transaction that the holder told.
-    pub progress: Ranked<(StandbyProgress, u64), StandbyPosition>,
+    pub progress: Ranked<(StandbyProgress, TxId), StandbyPosition>,
     /// The list of servers is another one than that which was kept last.
     pub changed: AtomicBool,
     door: Door,
@@ -173,7 +174,7 @@ impl Entrance {
                 (peer_answer.refused, peer_answer.holds) = (taken.err(), self.now().is_some());
             }
         }
-        peer_answer.last = term.map_or(0, |term| term.meta.volume().last_transaction());
+        peer_answer.last = term.map(|term| term.meta.volume().last_transaction()).unwrap_or_default();
         peer_answer.servers = self.company().list();
         peer_answer.holder = self.holder();
         reply(&peer_answer)

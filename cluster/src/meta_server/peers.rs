@@ -7,6 +7,7 @@ use super::company::StandbyProgress;
 use super::link::way;
 use super::seat::Peer;
 use crate::capability::{CLOCK_TOLERANCE, ClusterKey, Guard, Wanted, now_ms};
+use plan::TxId;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -53,7 +54,7 @@ pub(super) struct PeerAnswer {
     /// All servers.
     pub servers: Vec<Peer>,
     /// The last transaction, at the holder.
-    pub last: u64,
+    pub last: TxId,
     /// For `Join`: the volume's label, as JSON.
     pub label: Option<String>,
     /// Why the request was refused.
@@ -158,7 +159,7 @@ mod tests {
             holder: Some(peer("b")),
             holds: true,
             servers: vec![peer("a"), peer("b")],
-            last: 300,
+            last: TxId(300),
             label: Some("{}".into()),
             refused: Some("why".into()),
         };
@@ -168,7 +169,7 @@ mod tests {
         let heartbeat = |applied| message(What::Heartbeat(StandbyProgress { applied }));
         let lines = [
             row!("join", Message, message(What::Join)),
-            row!("heartbeat", Message, heartbeat(Some(300))),
+            row!("heartbeat", Message, heartbeat(Some(TxId(300)))),
             row!("heartbeat-without-index", Message, heartbeat(None)),
             row!("take-over", Message, message(What::TakeOver)),
             row!("answer", PeerAnswer, answer),

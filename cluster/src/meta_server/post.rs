@@ -12,6 +12,7 @@ use super::watch::{Watch, WatchResult};
 use crate::capability::ClusterKey;
 use crate::places::ClusterPlaces;
 use fs::{Error, Tenure};
+use plan::TxId;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -97,7 +98,7 @@ pub struct Standings {
     /// The others, as the holder knows them; on a standby without when they were heard.
     pub others: Vec<Standing>,
     /// The last transaction of the holder, and that of this server's index.
-    pub last: u64,
+    pub last: TxId,
     /// What this server's index has.
     pub progress: StandbyProgress,
 }

@@ -6,6 +6,7 @@ use super::entrance::Entrance;
 use crate::places::ClusterPlaces;
 use crate::ranks::{StandbyCourse, StandbyIndex, StandbyWalk};
 use meta::journal::{FollowOptions, Follower, Hint, MirrorTarget, Shelf};
+use plan::TxId;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -153,7 +154,7 @@ impl Walk {
         Ok(shelf.clone())
     }
 
-    fn tell(&self, entrance: &Entrance, applied: Option<u64>) {
+    fn tell(&self, entrance: &Entrance, applied: Option<TxId>) {
         let mut progress = entrance.progress.lock();
         if !self.is_over() {
             progress.0.applied = applied;

@@ -42,7 +42,7 @@ impl AppendLimits {
     /// The range of a write, if a client may write there.
     fn range(self, file: TargetFile, offset: u64, length: u64) -> io::Result<Range<u64>> {
         let most = match file {
-            TargetFile::Chunk { set, position } if set != fs::PROBE_SET && position < self.blocks => self.chunk_bytes,
+            TargetFile::Chunk { set, position } if set != fs::PROBE_SET && position.0 < self.blocks => self.chunk_bytes,
             TargetFile::NewChunk { set: fs::PROBE_SET, .. } => PROBE_BYTES,
             _ => return Err(refused("a client appends to chunks alone")),
         };
@@ -372,11 +372,12 @@ impl Target for Appending {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plan::Position;
     use plan::SetId;
     use proptest::prelude::*;
     use volume::target::Memory;
 
-    const FILE: TargetFile = TargetFile::Chunk { set: SetId(5), position: 1 };
+    const FILE: TargetFile = TargetFile::Chunk { set: SetId(5), position: Position(1) };
     const LIMITS: AppendLimits = AppendLimits { chunk_bytes: 1000, blocks: 3 };
 
     fn client(target: &Arc<Memory>, ledger: &Arc<Ledger>) -> Appending {
@@ -431,7 +432,7 @@ mod tests {
         let other = Appending { target: disk, ledger: ledger.clone(), limits: Some(limits) };
         for set in (100..).map(SetId) {
             for number in 0..RANGES as u64 {
-                let file = TargetFile::Chunk { set, position: 0 };
+                let file = TargetFile::Chunk { set, position: Position(0) };
                 other.write(file, 3 * number, &[IoSlice::new(b"x")], Durable::Later).unwrap();
             }
             if !ledger.chunks().of.contains_key(&FILE) {
@@ -461,8 +462,14 @@ mod tests {
         for offset in [991, 1000, u64::MAX - 3, u64::MAX] {
             assert!(write(&target, offset, &[1; 10]).is_err(), "{offset}");
         }
-        let other =
-            |set, position| target.write(TargetFile::Chunk { set, position }, 0, &[IoSlice::new(b"x")], Durable::Later);
+        let other = |set, position| {
+            target.write(
+                TargetFile::Chunk { set, position: Position(position) },
+                0,
+                &[IoSlice::new(b"x")],
+                Durable::Later,
+            )
+        };
         assert!(other(SetId(5), 2).is_ok() && other(SetId(5), 3).is_err() && other(fs::PROBE_SET, 0).is_err());
         assert!(
             target.allocate(FILE, Allocation::Reserve(1)).is_err()
@@ -470,7 +477,7 @@ mod tests {
                 && target.allocate(FILE, Allocation::Punch(0..1)).is_err()
         );
         assert!(target.remove(FILE).is_err() && target.rename(FILE, TargetFile::Label).is_err());
-        let probe = TargetFile::NewChunk { set: fs::PROBE_SET, position: 9999 };
+        let probe = TargetFile::NewChunk { set: fs::PROBE_SET, position: Position(9999) };
         target.write(probe, 0, &[IoSlice::new(b"does it work?")], Durable::Later).unwrap();
         assert!(target.write(probe, 4096, &[IoSlice::new(b"x")], Durable::Later).is_err());
         target.sync(probe).unwrap();
@@ -483,7 +490,7 @@ mod tests {
         let target = client(&disk, &ledger);
         let server = Appending { target: disk.clone(), ledger: ledger.clone(), limits: None };
         write(&target, 0, b"header").unwrap();
-        let new = TargetFile::NewChunk { set: SetId(5), position: 1 };
+        let new = TargetFile::NewChunk { set: SetId(5), position: Position(1) };
         server.write(new, 0, &[IoSlice::new(b"header and what was lost")], Durable::Later).unwrap();
         server.rename(new, FILE).unwrap();
         assert!(write(&target, 10, b"x").is_err());
@@ -497,7 +504,7 @@ mod tests {
         let target = Appending { target: disk, ledger: ledger.clone(), limits: Some(limits) };
         for set in (1..33).map(SetId) {
             for number in 0..MAX_REMEMBERED_RANGES as u64 / 16 {
-                let file = TargetFile::Chunk { set, position: 0 };
+                let file = TargetFile::Chunk { set, position: Position(0) };
                 target.write(file, 3 * number, &[IoSlice::new(b"x")], Durable::Later).unwrap();
             }
         }

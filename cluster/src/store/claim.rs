@@ -269,6 +269,7 @@ impl Gate {
 mod tests {
     use super::*;
     use crate::golden::{is_table, line};
+    use plan::Position;
     use plan::SetId;
     use std::io::IoSlice;
     use std::sync::Arc;
@@ -386,7 +387,7 @@ mod tests {
         assert!(Refusal::fenced(&allow(Said::Epoch(Some(claim(1, 1).epoch))).unwrap_err()).is_some());
         assert!(Refusal::is_unclaimed(&allow(Said::Epoch(Some(claim(3, 1).epoch))).unwrap_err()));
         // Chunks are appended to by other rules.
-        let chunk = TargetFile::Chunk { set: SetId(1), position: 1 };
+        let chunk = TargetFile::Chunk { set: SetId(1), position: Position(1) };
         gate.allow(&memory, ClaimedChange::Write, chunk, Said::Nothing).unwrap();
         assert!(gate.allow(&memory, ClaimedChange::Remove, chunk, Said::Nothing).is_err());
         assert!(gate.claim(&memory, Some([8; 16]), &encode_ask(&take(5, 1))).is_err(), "of another volume");

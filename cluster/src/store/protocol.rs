@@ -2,7 +2,7 @@
 //! has the operands (postcard), and its payload has the data.
 
 use crate::capability::Wanted;
-use plan::SetId;
+use plan::{Position, SetId, TxId};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::time::Duration;
@@ -72,10 +72,10 @@ pub fn changes(method: u16) -> bool {
 pub enum File {
     Label,
     NewLabel,
-    Chunk(SetId, u16),
-    NewChunk(SetId, u16),
-    Journal(u64),
-    Snapshot(u64),
+    Chunk(SetId, Position),
+    NewChunk(SetId, Position),
+    Journal(TxId),
+    Snapshot(TxId),
 }
 
 impl From<TargetFile> for File {
@@ -220,7 +220,7 @@ mod tests {
         };
         let operands = Operands {
             target: "disk1",
-            file: File::Chunk(SetId(70_000), 3),
+            file: File::Chunk(SetId(70_000), Position(3)),
             to: File::Label,
             offset: 4096,
             length: 65_536,
@@ -230,9 +230,14 @@ mod tests {
         fixed(encode(&operands), "056469736b3102f0a2040300802080800401005003746f6b");
         fixed(encode_done(Duration::from_nanos(1500), 7), "dc0b07");
         fixed(encode(&Failure { number: Some(28), what: "full".into() }), "01380466756c6c");
-        let files =
-            [File::Label, File::NewLabel, File::Chunk(SetId(1), 2), File::NewChunk(SetId(1), 2), File::Journal(1)];
-        fixed(encode(&(files, File::Snapshot(1))), "000102010203010204010501");
+        let files = [
+            File::Label,
+            File::NewLabel,
+            File::Chunk(SetId(1), Position(2)),
+            File::NewChunk(SetId(1), Position(2)),
+            File::Journal(TxId(1)),
+        ];
+        fixed(encode(&(files, File::Snapshot(TxId(1)))), "000102010203010204010501");
     }
 
     #[test]
@@ -249,13 +254,13 @@ mod tests {
     /// A client may do what it needs; everything else, existing or future, is for servers.
     #[test]
     fn clients_append_and_read_and_do_nothing_else() {
-        let chunk = TargetFile::Chunk { set: SetId(4), position: 1 };
+        let chunk = TargetFile::Chunk { set: SetId(4), position: Position(1) };
         let others = [
             TargetFile::Label,
             TargetFile::NewLabel,
-            TargetFile::NewChunk { set: SetId(4), position: 1 },
-            TargetFile::Journal { first: 1 },
-            TargetFile::Snapshot { last: 1 },
+            TargetFile::NewChunk { set: SetId(4), position: Position(1) },
+            TargetFile::Journal { first: TxId(1) },
+            TargetFile::Snapshot { last: TxId(1) },
         ];
         for number in 0..100 {
             let expected = match number {
@@ -294,10 +299,10 @@ mod tests {
         let files = [
             TargetFile::Label,
             TargetFile::NewLabel,
-            TargetFile::Chunk { set: SetId(7), position: 3 },
-            TargetFile::NewChunk { set: SetId::MAX, position: u16::MAX },
-            TargetFile::Journal { first: 9 },
-            TargetFile::Snapshot { last: 10 },
+            TargetFile::Chunk { set: SetId(7), position: Position(3) },
+            TargetFile::NewChunk { set: SetId::MAX, position: Position(u16::MAX) },
+            TargetFile::Journal { first: TxId(9) },
+            TargetFile::Snapshot { last: TxId(10) },
         ];
         for file in files {
             assert_eq!(TargetFile::from(File::from(file)), file);

@@ -14,7 +14,7 @@ use crate::StoreAddress;
 use crate::simulation::{Faults, Hosts, Network, PORT, Record, Slow, for_seeds, serve, world};
 use ec::Code;
 use fastrand::Rng;
-use plan::{SetId, Span, TargetId};
+use plan::{Position, SetId, Span, StripeSeq, TargetId};
 use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -87,7 +87,7 @@ fn store_of(set: SetId, position: usize) -> usize {
 }
 
 fn file(set: SetId, position: usize) -> TargetFile {
-    TargetFile::Chunk { set, position: position as u16 }
+    TargetFile::Chunk { set, position: Position::at(position) }
 }
 
 fn now() -> Duration {
@@ -219,7 +219,7 @@ impl Life {
             let mut data = vec![0; self.dice.usize(1..STRIPE)];
             self.dice.fill(&mut data);
             buffer.extend_from_slice(&data);
-            let stripe = writer.append(buffer, set.0 << 16 | sequence, &[]).expect("memory takes it");
+            let stripe = writer.append(buffer, StripeSeq(set.0 << 16 | sequence), &[]).expect("memory takes it");
             let span = Span { set, record: stripe.record, block: stripe.block, start: 0 };
             let range = record_range(span.record, span.block);
             let begin = if span.record.0 as usize == CHUNK_HEADER_BYTES { 0 } else { range.start };

@@ -11,7 +11,7 @@ use crate::data::store::{Pin, Stored};
 use crate::error::lost;
 use crate::{Error, FileSystem, Result};
 use meta::{Attributes, BulkFile, ContentEdit, Resize};
-use plan::{Extent, ExtentPlace, Ino, RecordOffset, SessionId, SetId, Span};
+use plan::{Extent, ExtentPlace, Ino, RecordOffset, SessionId, SetId, Span, TxId};
 use session::port::within_session;
 use std::collections::HashSet;
 use std::ops::Range;
@@ -288,7 +288,7 @@ impl BulkLoad<'_> {
             self.fs.store.sync()?;
         }
         let mut done = BulkLoaded { refused: Vec::new(), stored_bytes: std::mem::take(&mut self.stored_bytes) };
-        let (mut whole, mut parts, mut seq, mut named) = (Vec::new(), Vec::new(), 0, HashSet::new());
+        let (mut whole, mut parts, mut seq, mut named) = (Vec::new(), Vec::new(), TxId(0), HashSet::new());
         for loading in self.files.drain(..) {
             let extents = loading.extents;
             if !matches!(loading.kind, LoadState::Open | LoadState::Dropped) {
@@ -317,7 +317,7 @@ impl BulkLoad<'_> {
         }
         self.fs.give_up_stripes(stripes.iter().map(|(stored, _)| stored), &named);
         drop(stripes);
-        if seq > 0 {
+        if seq > TxId(0) {
             // As in a commit of files.
             self.fs.store.tell_lacking()?;
             self.fs.meta.sync(seq)?;
@@ -345,7 +345,7 @@ impl FileSystem {
         }
     }
 
-    fn put_part(&self, ino: Ino, edit: &ContentEdit) -> Result<meta::Seq> {
+    fn put_part(&self, ino: Ino, edit: &ContentEdit) -> Result<TxId> {
         let file = self.table.enter(ino);
         let _one_at_a_time = file.content();
         let (_, dead, seq) = self.change_content(&file, edit, false)?;

@@ -9,8 +9,8 @@ use crate::data::file::{File, FileState};
 use crate::data::manifest::{self, Piece};
 use crate::data::store::{Pin, Stored};
 use crate::{Error, FileSystem, Result};
-use meta::{ContentEdit, Resize, Seq};
-use plan::{Extent, ExtentPlace, Ino, Span};
+use meta::{ContentEdit, Resize};
+use plan::{Extent, ExtentPlace, Ino, Span, TxId};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -120,7 +120,7 @@ enum Wait {
 /// The result of a commit.
 struct Committed {
     /// The sequence number of the transaction; 0 for none.
-    seq: Seq,
+    seq: TxId,
     /// The error that kept some data from being committed.
     failed: Option<Error>,
     /// The transaction and everything before it is durable.
@@ -186,11 +186,11 @@ impl FileSystem {
     /// Commits everything that was written to some files so far. With `durable`, also waits until
     /// it survives a crash. An error of some files does not keep the others from being committed;
     /// the first error is returned.
-    pub(crate) fn commit(&self, files: &[Arc<File>], durable: bool) -> Result<Seq> {
+    pub(crate) fn commit(&self, files: &[Arc<File>], durable: bool) -> Result<TxId> {
         let mut files = files.to_vec();
         files.sort_by_key(|file| file.ino);
         files.dedup_by_key(|file| file.ino);
-        let (mut last, mut failed, mut store, mut done) = (0, None, true, false);
+        let (mut last, mut failed, mut store, mut done) = (TxId(0), None, true, false);
         let wait = if !durable {
             Wait::No
         } else if files.len() == 1 {
@@ -209,7 +209,7 @@ impl FileSystem {
             return Err(error);
         }
         if durable && !done {
-            self.store.targets.steps().metadata(|| self.meta.sync(Seq::MAX))?;
+            self.store.targets.steps().metadata(|| self.meta.sync(TxId::MAX))?;
         }
         Ok(last)
     }
@@ -258,7 +258,7 @@ impl FileSystem {
         }
         let (left, failed) = self.put_in_stripes(&rest, store, &mut parts);
         if parts.is_empty() {
-            return Committed { seq: 0, failed, durable: false, left: 0, dropped: false };
+            return Committed { seq: TxId(0), failed, durable: false, left: 0, dropped: false };
         }
         let edits: Vec<(Ino, ContentEdit)> = parts.iter().map(|part| (part.file.ino, part.edit.clone())).collect();
         // One request to the server commits and syncs. If it fails, inline data is still in the
@@ -278,7 +278,7 @@ impl FileSystem {
             }
             Err(error) => {
                 let dropped = self.drop_superseded(files, &error);
-                Committed { seq: 0, failed: failed.or(Some(error.into())), durable: false, left, dropped }
+                Committed { seq: TxId(0), failed: failed.or(Some(error.into())), durable: false, left, dropped }
             }
         }
     }

@@ -4,7 +4,7 @@
 
 use crate::Result;
 use crate::data::store::Store;
-use plan::SetId;
+use plan::{Position, SetId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,11 +12,11 @@ use volume::{SetWriter, Synced};
 
 impl Store {
     /// Remembers positions that a set lacks, until the metadata is told.
-    pub(super) fn note_lacking(&self, set: SetId, positions: &[usize]) {
+    pub(super) fn note_lacking(&self, set: SetId, positions: &[Position]) {
         if !positions.is_empty() {
             let mut lacking = self.lacking.lock();
             let known = lacking.entry(set).or_default();
-            positions.iter().for_each(|&position| _ = known.entry(position as u16).or_default());
+            positions.iter().for_each(|&position| _ = known.entry(position).or_default());
         }
     }
 
@@ -24,15 +24,15 @@ impl Store {
     pub(crate) fn tell_lacking(&self) -> Result<()> {
         // A loss while the request is on its way counts, too.
         let losses = self.sets.losses();
-        let untold: Vec<(SetId, Vec<u16>)> = {
+        let untold: Vec<(SetId, Vec<Position>)> = {
             let mut lacking = self.lacking.lock();
             // Transactions may not name lost sets.
             lacking.retain(|&set, _| self.is_ours(set));
-            let of = |(&set, positions): (&SetId, &BTreeMap<u16, Option<u64>>)| {
+            let of = |(&set, positions): (&SetId, &BTreeMap<Position, Option<u64>>)| {
                 let untold = positions.iter().filter(|(_, told)| **told != Some(losses));
                 (set, untold.map(|(&position, _)| position).collect())
             };
-            lacking.iter().map(of).filter(|(_, untold): &(_, Vec<u16>)| !untold.is_empty()).collect()
+            lacking.iter().map(of).filter(|(_, untold): &(_, Vec<Position>)| !untold.is_empty()).collect()
         };
         // What one set lacks is told whatever happens to the others.
         let mut done = Ok(());
@@ -113,6 +113,7 @@ mod tests {
     use crate::FileSystem;
     use crate::data::set_load::Open;
     use crate::testing::{Lab, Way, make};
+    use plan::{Position, StripeSeq};
     use session::transport::Call;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -135,7 +136,7 @@ mod tests {
         let (Open { writer, .. }, pin) = fs.store.writer(1, false).unwrap();
         fs.store.give_up(&writer).unwrap();
         fs.store.sync().unwrap();
-        let arrived = writer.append(stripe(&fs), 1, b"").map_err(|(why, _)| why).unwrap();
+        let arrived = writer.append(stripe(&fs), StripeSeq(1), b"").map_err(|(why, _)| why).unwrap();
         assert!(arrived.missing.is_empty() && writer.has_unsynced());
         drop(pin);
         fs.store.sync().unwrap();
@@ -150,7 +151,7 @@ mod tests {
         let fs = lab.open();
         let writers = [(); 3].map(|()| {
             let (Open { writer, .. }, _pin) = fs.store.writer(1, false).unwrap();
-            writer.append(stripe(&fs), 1, b"").map_err(|(why, _)| why).unwrap();
+            writer.append(stripe(&fs), StripeSeq(1), b"").map_err(|(why, _)| why).unwrap();
             fs.store.give_up(&writer).unwrap();
             writer
         });
@@ -192,7 +193,7 @@ mod tests {
         let fs = lab.client_over(|way| Counting { way, refuses: refuses.clone(), told: told.clone() });
         let told = || told.load(Ordering::SeqCst);
         let (Open { writer, .. }, _pin) = fs.store.writer(1, false).unwrap();
-        fs.store.note_lacking(writer.layout().set, &[1]);
+        fs.store.note_lacking(writer.layout().set, &[Position(1)]);
         fs.store.sync().unwrap_err();
         assert_eq!(told(), 0);
         refuses.store(false, Ordering::SeqCst);

@@ -7,7 +7,7 @@ use crate::Result;
 use crate::data::set_load::Open;
 use crate::data::store::{Pin, Store};
 use plan::placement::open_sets;
-use plan::{SetId, TargetId};
+use plan::{Position, SetId, TargetId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -145,15 +145,14 @@ impl Store {
     /// written without them, so that no write waits for them again.
     fn leave_out_failing(&self, layout: &mut SetLayout) -> Result<()> {
         let fails = |id: TargetId| self.targets.error(id).is_some() || self.targets.hangs(id);
-        let there = |position: &usize| layout.places[*position].is_some();
-        let (without, with): (Vec<usize>, Vec<usize>) =
-            (0..layout.places.len()).filter(there).partition(|&position| layout.places[position].is_some_and(fails));
+        let (without, with): (Vec<_>, Vec<_>) = Position::placed(&layout.places).partition(|&(_, id)| fails(id));
+        let without: Vec<Position> = without.into_iter().map(|(position, _)| position).collect();
         if without.is_empty() || with.len() < self.options.code.shape().k {
             return Ok(());
         }
         self.note_lacking(layout.set, &without);
         self.tell_lacking()?;
-        without.iter().for_each(|&position| layout.places[position] = None);
+        without.iter().for_each(|position| layout.places[position.index()] = None);
         Ok(())
     }
 
@@ -195,7 +194,7 @@ impl Store {
         let ours = open.iter().filter(|open| self.is_ours(open.writer.layout().set));
         let places = ours.map(|Open { writer, .. }| {
             let mut places = writer.layout().places.clone();
-            writer.missing().into_iter().for_each(|position| places[position] = None);
+            writer.missing().into_iter().for_each(|position| places[position.index()] = None);
             places
         });
         places.collect()

@@ -8,7 +8,7 @@ use crate::{Error, Result};
 use ::volume::ranked::{Guard, Ranked};
 use meta::{Meta, SetRecord};
 use plan::placement::place_beside;
-use plan::{SetId, TargetId};
+use plan::{Position, SetId, TargetId};
 use session::port::Session;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -61,7 +61,7 @@ impl Placed {
         held(set);
         store.history.add(set, |all| Ok(self.0.put_setting(history::SETTING, all).map(drop)?))?;
         self.0.put_set(set, &record)?;
-        let lost: Vec<u16> = (0..blocks as u16).filter(|&p| record.places[usize::from(p)].is_none()).collect();
+        let lost: Vec<Position> = Position::all(blocks).filter(|p| record.places[p.index()].is_none()).collect();
         if !lost.is_empty() {
             self.0.queue_repair(set, &lost)?;
         }

@@ -17,7 +17,7 @@ use ec::Code;
 use meta::SetRecord;
 use plan::coding::Coding;
 use plan::placement::TargetCandidate;
-use plan::{RecordOffset, SetId, Span, TargetId};
+use plan::{Position, RecordOffset, SetId, Span, StripeSeq, TargetId};
 use session::port::Port;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -64,7 +64,7 @@ pub(crate) trait NewSets: Send + Sync {
 
 /// The positions that sets lack. With each the number of losses of the metadata when it was told;
 /// None: it was not told.
-type Lacking = HashMap<SetId, BTreeMap<u16, Option<u64>>>;
+type Lacking = HashMap<SetId, BTreeMap<Position, Option<u64>>>;
 
 /// The settings of a store.
 pub(crate) struct Options {
@@ -150,7 +150,7 @@ pub(crate) struct Store {
     /// The claims on sets whose chunks are being moved or removed.
     pub claims: Claims,
     /// Positions that were found damaged: set and position.
-    damaged: Ranked<HashSet<(SetId, u16)>, StoreDetails>,
+    damaged: Ranked<HashSet<(SetId, Position)>, StoreDetails>,
     /// When the layout of a set was last requested because something was missing.
     looked: Ranked<HashMap<SetId, Instant>, StoreDetails>,
 }
@@ -162,7 +162,7 @@ impl Store {
         sets: Arc<dyn NewSets>,
         options: Options,
         history: History,
-        first_sequence: u64,
+        first_sequence: StripeSeq,
     ) -> Self {
         let coders = Coders::new(options.coding, options.code.shape());
         Self {
@@ -183,7 +183,7 @@ impl Store {
             closed: Ranked::default(),
             topology: Mutex::default(),
             metadata: Ranked::default(),
-            sequence: AtomicU64::new(first_sequence),
+            sequence: AtomicU64::new(first_sequence.0),
             coders,
             last_used: AtomicU64::new(0),
             written: AtomicU64::new(0),
@@ -356,7 +356,7 @@ impl Store {
     /// Writes a stripe; `buffer` has its data. The stripe is not durable before `sync`. Keep the
     /// pin until a buffer or the metadata refers to the stripe.
     pub fn append(&self, mut buffer: StripeBuffer, manifest: &[u8]) -> Result<(Stored, Pin<'_>)> {
-        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
+        let sequence = StripeSeq(self.sequence.fetch_add(1, Ordering::Relaxed));
         let (mut failures, mut full) = (0, 0);
         loop {
             let (Open { writer, load }, pin) = self.writer(buffer.len(), failures > 0)?;
@@ -404,9 +404,9 @@ impl Store {
 
     /// Whether the set continues without some positions: their targets are full, and no other set
     /// would be better.
-    fn must_do(&self, writer: &SetWriter, missing: &[usize]) -> bool {
-        let full = |position: &usize| {
-            writer.layout().places[*position]
+    fn must_do(&self, writer: &SetWriter, missing: &[Position]) -> bool {
+        let full = |position: &Position| {
+            writer.layout().places[position.index()]
                 .is_some_and(|id| self.targets.was_full(id) && self.targets.error(id).is_none())
         };
         let sound = |candidate: &&TargetCandidate| !self.targets.was_full(candidate.id);
@@ -481,13 +481,13 @@ impl Store {
         let report = done?;
         if !report.bad.is_empty() {
             let mut damaged = self.damaged.lock();
-            damaged.extend(report.bad.iter().map(|(position, _)| (span.set, *position as u16)));
+            damaged.extend(report.bad.iter().map(|(position, _)| (span.set, *position)));
         }
         Ok(())
     }
 
     /// The positions that readers found damaged since the last call.
-    pub fn take_damaged(&self) -> Vec<(SetId, u16)> {
+    pub fn take_damaged(&self) -> Vec<(SetId, Position)> {
         self.damaged.lock().drain().collect()
     }
 }

@@ -5,8 +5,8 @@
 use crate::data::file::{File, FileState};
 use crate::error::lost;
 use crate::{FileSystem, Result};
-use meta::{Attributes, ContentEdit, DeadStripe, Error, Seq};
-use plan::Ino;
+use meta::{Attributes, ContentEdit, DeadStripe, Error};
+use plan::{Ino, TxId};
 use std::sync::Arc;
 
 impl FileSystem {
@@ -53,7 +53,7 @@ impl FileSystem {
         file: &Arc<File>,
         edit: &ContentEdit,
         again: bool,
-    ) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {
+    ) -> Result<(Attributes, Vec<DeadStripe>, TxId)> {
         match self.meta.change_content(file.ino, edit) {
             Err(error) if self.drop_superseded(std::slice::from_ref(file), &error) => match again {
                 true => Ok(self.meta.change_content(file.ino, edit)?),

@@ -5,7 +5,7 @@ use crate::volume::label::{Label, Role};
 use ec::Shape;
 use plan::membership::TargetState;
 use plan::placement::{Placement, Policy, Rules, TargetCandidate};
-use plan::{Domain, TargetId};
+use plan::{Domain, Position, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The targets of a volume and their failure domains.
@@ -70,8 +70,8 @@ impl Topology {
     }
 
     /// The positions of a set that are lost, together with those that would be lost with a domain.
-    pub fn lost_with(&self, domain: &str, places: &[Option<TargetId>], gone: &[usize]) -> Vec<usize> {
-        let in_it = |position: &usize| places[*position].and_then(|id| self.name_of(id)) == Some(domain);
-        (0..places.len()).filter(|position| gone.contains(position) || in_it(position)).collect()
+    pub fn lost_with(&self, domain: &str, places: &[Option<TargetId>], gone: &[Position]) -> Vec<Position> {
+        let in_it = |position: &Position| places[position.index()].and_then(|id| self.name_of(id)) == Some(domain);
+        Position::all(places.len()).filter(|position| gone.contains(position) || in_it(position)).collect()
     }
 }

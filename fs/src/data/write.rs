@@ -8,7 +8,7 @@ use crate::{Error, FileSystem, Result};
 use meta::namespace::MAX_SIZE;
 use meta::{ContentEdit, FileKind, Resize};
 use plan::extent::pieces;
-use plan::{Extent, ExtentPlace, Ino, RecordOffset, SetId};
+use plan::{Extent, ExtentPlace, Ino, RecordOffset, SetId, TxId};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -371,7 +371,7 @@ impl FileSystem {
                 file.state().lacks_pages = false;
                 check_loss(&file).inspect_err(|_| file.state().lacks_data = false).and(done)
             }),
-            None => Ok(self.meta.sync(meta::Seq::MAX)?),
+            None => Ok(self.meta.sync(TxId::MAX)?),
         };
         let sync = || sync().and_then(|()| self.check_loss_with_server(ino, false));
         self.counts.syncs.counted(|()| 0, sync)
@@ -451,7 +451,7 @@ impl FileSystem {
     pub fn sync_all(&self) -> Result<()> {
         let committed = self.commit_all(None);
         // Sync even if a commit failed: what was committed becomes durable.
-        let synced = self.store.targets.steps().metadata(|| self.meta.sync(meta::Seq::MAX));
+        let synced = self.store.targets.steps().metadata(|| self.meta.sync(TxId::MAX));
         committed?;
         synced?;
         if self.sharing().take_loss() { Err(lost()) } else { Ok(()) }

@@ -2,7 +2,7 @@
 //! no transaction names.
 
 use crate::{FileSystem, Result};
-use plan::SetId;
+use plan::{SetId, TxId};
 
 impl FileSystem {
     /// Passes removed files that no client keeps to the collector.
@@ -25,7 +25,7 @@ impl FileSystem {
                 let stripes = self.engine()?.meta.stripes(set)?;
                 let dead = stripes.into_iter().filter(|(_, stripe)| stripe.live == 0);
                 let dead = dead.map(|(record, stripe)| meta::DeadStripe { set, record, block: stripe.block });
-                self.collector.add(dead.collect(), 0);
+                self.collector.add(dead.collect(), TxId(0));
                 match record.sealed {
                     true if self.leases.is_held(set) => {}
                     true => _ = self.delete_if_empty(set)?,

@@ -6,8 +6,8 @@ use crate::data::manifest::{self, Piece};
 use crate::data::pauses::Pauses;
 use crate::data::store::{Pin, Stored};
 use crate::{Error, FileSystem, Result};
-use meta::{DeadStripe, Seq};
-use plan::{Extent, ExtentPlace, Ino, SetId, Span};
+use meta::DeadStripe;
+use plan::{Extent, ExtentPlace, Ino, Position, SetId, Span, TxId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::ops::Range;
@@ -28,7 +28,7 @@ const INLINE_MAX_BYTES: u64 = 4 << 20;
 /// What waits to be freed.
 #[derive(Debug, Default)]
 pub(crate) struct Collector {
-    dead: Mutex<VecDeque<(Instant, Seq, DeadStripe)>>,
+    dead: Mutex<VecDeque<(Instant, TxId, DeadStripe)>>,
     orphans: Mutex<Vec<Ino>>,
     /// Sets that were in use when they were checked. They may be empty when they no longer are.
     busy: Mutex<BTreeSet<SetId>>,
@@ -42,7 +42,7 @@ pub(crate) struct Inline(Mutex<BTreeMap<Ino, (Instant, u64)>>);
 
 impl Collector {
     /// Adds stripes that lost their last reference in a transaction.
-    pub fn add(&self, dead: Vec<DeadStripe>, seq: Seq) {
+    pub fn add(&self, dead: Vec<DeadStripe>, seq: TxId) {
         if !dead.is_empty() {
             let now = Instant::now();
             lock(&self.dead).extend(dead.into_iter().map(|dead| (now, seq, dead)));
@@ -59,7 +59,7 @@ impl Collector {
         lock(&self.orphans).push(ino);
     }
 
-    fn due(&self, all: bool) -> Vec<(Seq, DeadStripe)> {
+    fn due(&self, all: bool) -> Vec<(TxId, DeadStripe)> {
         let mut dead = lock(&self.dead);
         let count = if all {
             dead.len()
@@ -239,10 +239,10 @@ impl FileSystem {
     /// Punches ranges out of the chunks of a set that are on targets that answer.
     pub(crate) fn punch_ranges(&self, layout: &SetLayout, ranges: Vec<Range<u64>>) {
         let (targets, set) = (&self.store.targets, layout.set);
-        let places = layout.places.iter().enumerate().filter_map(|(position, id)| Some((position, (*id)?)));
-        let answering = places.filter(|(_, id)| targets.get(*id).is_some() && targets.error(*id).is_none());
+        let answering = Position::placed(&layout.places)
+            .filter(|(_, id)| targets.get(*id).is_some() && targets.error(*id).is_none());
         targets.each(answering, move |position, target| {
-            let file = TargetFile::Chunk { set, position: position as u16 };
+            let file = TargetFile::Chunk { set, position };
             match ranges.iter().try_for_each(|range| target.allocate(file, Allocation::Punch(range.clone()))) {
                 // A missing chunk is not a failure of its target.
                 Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -279,8 +279,7 @@ impl FileSystem {
         }
         self.meta.sync(seq)?;
         self.store.forget_layout(set);
-        let places = layout.places.iter().enumerate();
-        self.remove_chunks(set, places.filter_map(|(position, id)| Some((position, (*id)?))));
+        self.remove_chunks(set, Position::placed(&layout.places));
         Ok(true)
     }
 

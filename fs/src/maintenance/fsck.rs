@@ -10,7 +10,7 @@ use crate::volume::opened::STRIPES_PER_OPENING;
 use crate::volume::places::Places;
 use crate::{Error, FileSystem, OpenOptions, ROOT, Result};
 use meta::{ContentEdit, FileKind, New, Resize, SetRecord};
-use plan::{Extent, ExtentMap, ExtentPlace, Ino, RecordOffset, SetId, Span, TargetId};
+use plan::{Extent, ExtentMap, ExtentPlace, Ino, Position, RecordOffset, SetId, Span, StripeSeq, TargetId};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl FileSystem {
             again.problems.retain(|problem| found.problems.contains(problem));
             found = again;
         }
-        let queue: BTreeMap<SetId, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
+        let queue: BTreeMap<SetId, Vec<Position>> = self.engine()?.meta.repairs()?.into_iter().collect();
         let mut sets = Vec::new();
         self.each_set(|set, record| {
             sets.push((set, record.clone()));
@@ -134,7 +134,7 @@ impl FileSystem {
     fn check_chunks(
         &self,
         sets: &[(SetId, SetRecord)],
-        queue: &BTreeMap<SetId, Vec<u16>>,
+        queue: &BTreeMap<SetId, Vec<Position>>,
         found: &mut Checked,
     ) -> Result<()> {
         for (set, positions) in self.look_at(sets, queue)? {
@@ -188,11 +188,11 @@ impl Rebuilt {
 }
 
 /// The chunks that may belong to a set: for each position, the targets that have one.
-type Candidates = BTreeMap<u16, Vec<TargetId>>;
+type Candidates = BTreeMap<Position, Vec<TargetId>>;
 
 /// A stripe that was found, with its content.
 struct FoundStripe {
-    sequence: u64,
+    sequence: StripeSeq,
     stored: Stored,
     pieces: Vec<Piece>,
 }
@@ -275,7 +275,7 @@ impl FileSystem {
         stripes.sort_by_key(|stripe| stripe.sequence);
         if let Some(last) = stripes.last() {
             let opening: u64 = self.engine()?.meta.setting("openings")?.unwrap_or(0);
-            self.engine()?.meta.put_setting("openings", &opening.max(last.sequence / STRIPES_PER_OPENING))?;
+            self.engine()?.meta.put_setting("openings", &opening.max(last.sequence.0 / STRIPES_PER_OPENING))?;
         }
         let mut files: BTreeMap<Ino, (ExtentMap, Option<File>)> = BTreeMap::new();
         for stripe in stripes {
@@ -313,7 +313,7 @@ impl FileSystem {
     /// must stay for the next time.
     fn take_in_set(&self, set: SetId, candidates: &Candidates, done: &mut Rebuilt) -> Result<Vec<FoundStripe>> {
         let mut records = BTreeMap::new();
-        let mut positions: BTreeMap<u16, TargetId> = BTreeMap::new();
+        let mut positions: BTreeMap<Position, TargetId> = BTreeMap::new();
         let mut code = None;
         for (&position, ids) in candidates {
             let mut most = None;
@@ -344,7 +344,7 @@ impl FileSystem {
             ));
             return Ok(Vec::new());
         }
-        let places = (0..shape.blocks()).map(|position| positions.get(&(position as u16)).copied()).collect();
+        let places = Position::all(shape.blocks()).map(|position| positions.get(&position).copied()).collect();
         let length =
             records.values().next_back().map_or(0, |last| volume::record_range(last.record, last.block_bytes).end);
         let record = SetRecord { code, places, sealed: true, length: length as u32 };

@@ -13,9 +13,8 @@ use crate::data::pauses::Pauses;
 use crate::ranks::{OrphanCandidates, OrphanRemoval};
 use crate::{FileSystem, Result};
 use ::volume::ranked::Ranked;
-use meta::Seq;
 use plan::backoff::BackOff;
-use plan::{SetId, TargetId};
+use plan::{Position, SetId, TargetId, TxId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::RangeInclusive;
@@ -111,7 +110,7 @@ impl OrphanChunks {
     }
 }
 
-fn set_of(file: TargetFile) -> Option<(SetId, u16)> {
+fn set_of(file: TargetFile) -> Option<(SetId, Position)> {
     match file {
         TargetFile::Chunk { set, position } | TargetFile::NewChunk { set, position } => Some((set, position)),
         _ => None,
@@ -138,8 +137,8 @@ pub(crate) fn watch(fs: &Weak<FileSystem>, pauses: &Pauses) {
 impl FileSystem {
     /// Removes chunks that the metadata, durably, no longer needs. Chunks that cannot be removed
     /// now are removed later.
-    pub(crate) fn remove_chunks(&self, set: SetId, places: impl IntoIterator<Item = (usize, TargetId)>) {
-        let file = move |position: usize| TargetFile::Chunk { set, position: position as u16 };
+    pub(crate) fn remove_chunks(&self, set: SetId, places: impl IntoIterator<Item = (Position, TargetId)>) {
+        let file = move |position: Position| TargetFile::Chunk { set, position };
         let targets = &self.store.targets;
         let there = places.into_iter().filter(|(_, id)| targets.get(*id).is_some());
         let (now, later): (Vec<_>, Vec<_>) = there.partition(|(_, id)| targets.error(*id).is_none());
@@ -188,7 +187,7 @@ impl FileSystem {
             return Ok(false);
         }
         // Sync first: the state after a crash must not need what is removed.
-        let result = self.meta.sync(Seq::MAX);
+        let result = self.meta.sync(TxId::MAX);
         let mut more = false;
         for (id, files) in due {
             let mut rest = files.into_iter();
@@ -249,7 +248,7 @@ impl FileSystem {
             Err(meta::Error::NotFound) => return Ok(true),
             record => record?,
         };
-        let Some(Some(place)) = record.places.get(usize::from(position)).copied() else { return Ok(false) };
+        let Some(Some(place)) = record.places.get(position.index()).copied() else { return Ok(false) };
         if place == id {
             return Ok(false);
         }
@@ -347,7 +346,7 @@ impl FileSystem {
             }
             let finished = matches!(file, TargetFile::Chunk { .. });
             let is_here = match self.engine()?.meta.set(set) {
-                Ok(record) => finished && record.places.get(usize::from(position)) == Some(&Some(id)),
+                Ok(record) => finished && record.places.get(position.index()) == Some(&Some(id)),
                 Err(meta::Error::NotFound) => false,
                 Err(error) => return Err(error.into()),
             };
@@ -383,7 +382,7 @@ mod tests {
     use volume::target::{Durable, Target};
 
     fn header(volume: VolumeId, set: SetId, position: u16) -> Vec<u8> {
-        let created = Timestamp { seconds: 5, nanoseconds: 0 };
+        let (position, created) = (Position(position), Timestamp { seconds: 5, nanoseconds: 0 });
         ChunkHeader { volume, set, position, shape: (2, 1), code: "rs:2+1".into(), unit: 64, created }.encode()
     }
 
@@ -419,10 +418,10 @@ mod tests {
         drop(fs);
         let spare = usize::from(spare);
         let put = |file, bytes: &[u8]| lab.disks[spare].write(file, 0, &[IoSlice::new(bytes)], Durable::Later).unwrap();
-        let chunk = |set, position| TargetFile::Chunk { set, position };
+        let chunk = |set, position| TargetFile::Chunk { set, position: Position(position) };
         let mut damaged = header(ours, gone, 1);
         damaged[40] ^= 1;
-        let orphan = [chunk(gone, 0), TargetFile::NewChunk { set: gone, position: 0 }, chunk(kept, 0)];
+        let orphan = [chunk(gone, 0), TargetFile::NewChunk { set: gone, position: Position(0) }, chunk(kept, 0)];
         let not = [chunk(gone, 1), chunk(gone, 2), chunk(SetId(gone.0 + 3), 0), chunk(SetId(60), 0), chunk(kept, 1)];
         put(orphan[0], &header(ours, gone, 0));
         put(orphan[1], &header(ours, gone, 0));
@@ -448,7 +447,7 @@ mod tests {
         let lab = Lab::new("rs:2+1", 4);
         let (gone, _) = volume_with_a_past(&lab);
         let fs = lab.open();
-        let file = TargetFile::NewChunk { set: gone, position: 0 };
+        let file = TargetFile::NewChunk { set: gone, position: Position(0) };
         lab.disks[3]
             .write(file, 0, &[IoSlice::new(&header(fs.store.options.volume, gone, 0))], Durable::Later)
             .unwrap();
@@ -468,7 +467,7 @@ mod tests {
         let lab = Lab::new("rs:2+1", 4);
         let (_, kept) = volume_with_a_past(&lab);
         let fs = lab.open();
-        let file = TargetFile::Chunk { set: kept, position: 0 };
+        let file = TargetFile::Chunk { set: kept, position: Position(0) };
         let holder = fs.meta.set(kept).unwrap().places[0].unwrap();
         fs.orphan_chunks.remember(holder, file);
         fs.remove_orphans_now().unwrap();

@@ -3,7 +3,7 @@
 
 use crate::{FileSystem, Result};
 use meta::SetRecord;
-use plan::{SetId, TargetId};
+use plan::{Position, SetId, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use volume::lock;
@@ -13,7 +13,7 @@ use volume::target::{Presence, TargetFile};
 pub(crate) const SETS_PER_CHECK: usize = 256;
 
 /// Positions whose chunks do not exist under their names, by chunk set.
-pub(crate) type Astray = BTreeMap<SetId, Vec<(u16, Presence)>>;
+pub(crate) type Astray = BTreeMap<SetId, Vec<(Position, Presence)>>;
 
 /// The problem with a chunk that does not exist under its name; None if it does.
 pub(crate) fn problem(presence: Presence) -> Option<&'static str> {
@@ -29,7 +29,11 @@ pub(crate) fn problem(presence: Presence) -> Option<&'static str> {
 impl FileSystem {
     /// Checks the chunks of these sets. Leaves out positions that are queued for repair, and
     /// targets that do not answer.
-    pub(crate) fn look_at(&self, sets: &[(SetId, SetRecord)], queue: &BTreeMap<SetId, Vec<u16>>) -> Result<Astray> {
+    pub(crate) fn look_at(
+        &self,
+        sets: &[(SetId, SetRecord)],
+        queue: &BTreeMap<SetId, Vec<Position>>,
+    ) -> Result<Astray> {
         Ok(self.ask_for(sets, queue)?.0)
     }
 
@@ -37,27 +41,24 @@ impl FileSystem {
     fn ask_for(
         &self,
         sets: &[(SetId, SetRecord)],
-        queue: &BTreeMap<SetId, Vec<u16>>,
+        queue: &BTreeMap<SetId, Vec<Position>>,
     ) -> Result<(Astray, BTreeSet<TargetId>)> {
-        let mut asked: BTreeMap<TargetId, Vec<(SetId, u16)>> = BTreeMap::new();
+        let mut asked: BTreeMap<TargetId, Vec<(SetId, Position)>> = BTreeMap::new();
         for (set, record) in sets {
             let queued = queue.get(set).map_or(&[][..], Vec::as_slice);
-            let places = record.places.iter().enumerate().filter_map(|(position, id)| Some((position as u16, (*id)?)));
-            for (position, id) in places.filter(|(position, _)| !queued.contains(position)) {
+            for (position, id) in Position::placed(&record.places).filter(|(position, _)| !queued.contains(position)) {
                 asked.entry(id).or_default().push((*set, position));
             }
         }
         // A check of many sets waits only once for a target that hangs.
         asked.retain(|id, _| self.store.targets.get(*id).is_some() && !self.store.targets.hangs(*id));
-        let wanted: BTreeMap<usize, Vec<TargetFile>> = asked
-            .iter()
-            .map(|(id, chunks)| {
-                let files = chunks.iter().map(|&(set, position)| TargetFile::Chunk { set, position });
-                (usize::from(id.0), files.collect())
-            })
-            .collect();
-        let places: Vec<(usize, TargetId)> = asked.keys().map(|id| (usize::from(id.0), *id)).collect();
-        let looked = self.store.targets.each(places, move |number, target| target.look(&wanted[&number]));
+        let files = |chunks: &Vec<(SetId, Position)>| {
+            chunks.iter().map(|&(set, position)| TargetFile::Chunk { set, position }).collect()
+        };
+        let wanted: BTreeMap<TargetId, Vec<TargetFile>> =
+            asked.iter().map(|(id, chunks)| (*id, files(chunks))).collect();
+        let places: Vec<(TargetId, TargetId)> = asked.keys().map(|id| (*id, *id)).collect();
+        let looked = self.store.targets.each(places, move |id, target| target.look(&wanted[&id]));
         let (mut astray, mut answered) = (Astray::new(), BTreeSet::new());
         for (_, id, found) in looked {
             let Ok(found) = found else { continue };
@@ -72,7 +73,7 @@ impl FileSystem {
     }
 
     /// Checks the chunks of all sets and remembers which are astray. Returns the number of sets.
-    pub(crate) fn look_at_all(&self, queue: &BTreeMap<SetId, Vec<u16>>) -> Result<usize> {
+    pub(crate) fn look_at_all(&self, queue: &BTreeMap<SetId, Vec<Position>>) -> Result<usize> {
         let (mut from, mut looked) = (SetId::default(), 0);
         loop {
             let (end, sets) = self.look_from(from, queue)?;
@@ -86,7 +87,7 @@ impl FileSystem {
 
     /// Checks again what is astray, and the sets from `next` on, which then is where the following
     /// call goes on. Returns the number of these sets.
-    pub(crate) fn look_further(&self, next: &mut SetId, queue: &BTreeMap<SetId, Vec<u16>>) -> Result<usize> {
+    pub(crate) fn look_further(&self, next: &mut SetId, queue: &BTreeMap<SetId, Vec<Position>>) -> Result<usize> {
         let known: Vec<SetId> = lock(&self.census.astray).keys().copied().collect();
         for numbers in known.chunks(SETS_PER_CHECK) {
             let mut sets = Vec::new();
@@ -106,7 +107,7 @@ impl FileSystem {
 
     /// Checks the chunks of the next sets from a number on, and remembers which are astray. Returns
     /// where the sets after these begin, if there may be any, and the number of these.
-    fn look_from(&self, from: SetId, queue: &BTreeMap<SetId, Vec<u16>>) -> Result<(Option<SetId>, usize)> {
+    fn look_from(&self, from: SetId, queue: &BTreeMap<SetId, Vec<Position>>) -> Result<(Option<SetId>, usize)> {
         let sets = self.engine()?.meta.sets(from, SETS_PER_CHECK)?;
         let end = sets.last().filter(|_| sets.len() == SETS_PER_CHECK).map(|(last, _)| last.next());
         self.remember(&sets, queue)?;
@@ -116,13 +117,13 @@ impl FileSystem {
 
     /// Checks the chunks of these sets and remembers which are astray. A chunk on a target that
     /// does not answer is as it was found before.
-    fn remember(&self, sets: &[(SetId, SetRecord)], queue: &BTreeMap<SetId, Vec<u16>>) -> Result<()> {
+    fn remember(&self, sets: &[(SetId, SetRecord)], queue: &BTreeMap<SetId, Vec<Position>>) -> Result<()> {
         let (mut found, answered) = self.ask_for(sets, queue)?;
         let mut known = lock(&self.census.astray);
         for (set, record) in sets {
             let queued = queue.get(set).map_or(&[][..], Vec::as_slice);
-            let silent = |position: u16| {
-                let id = record.places.get(usize::from(position)).copied().flatten();
+            let silent = |position: Position| {
+                let id = record.places.get(position.index()).copied().flatten();
                 id.is_some_and(|id| !answered.contains(&id)) && !queued.contains(&position)
             };
             let mut now = found.remove(set).unwrap_or_default();
@@ -144,26 +145,26 @@ impl FileSystem {
 
     /// Whether a chunk should still be on a target: it may have been moved meanwhile, and a set
     /// without stripes in use may have no chunks.
-    fn is_missed(&self, set: SetId, position: u16, id: TargetId) -> Result<bool> {
+    fn is_missed(&self, set: SetId, position: Position, id: TargetId) -> Result<bool> {
         let meta = &self.engine()?.meta;
         let record = match meta.set(set) {
             Err(meta::Error::NotFound) => return Ok(false),
             record => record?,
         };
-        let is_here = record.places.get(usize::from(position)) == Some(&Some(id));
+        let is_here = record.places.get(position.index()) == Some(&Some(id));
         Ok(is_here && meta.stripes(set)?.iter().any(|(_, stripe)| stripe.live > 0))
     }
 
     /// Checks all chunks, and queues those for repair that do not exist under their names.
     pub(crate) fn queue_astray(&self) -> Result<()> {
-        let queue: BTreeMap<SetId, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
+        let queue: BTreeMap<SetId, Vec<Position>> = self.engine()?.meta.repairs()?.into_iter().collect();
         let mut from = SetId::default();
         loop {
             let sets = self.engine()?.meta.sets(from, SETS_PER_CHECK)?;
             let Some((last, _)) = sets.last() else { return Ok(()) };
             from = last.next();
             for (set, found) in self.look_at(&sets, &queue)? {
-                let positions: Vec<u16> = found.into_iter().map(|(position, _)| position).collect();
+                let positions: Vec<Position> = found.into_iter().map(|(position, _)| position).collect();
                 self.meta.queue_repair(set, &positions)?;
             }
         }

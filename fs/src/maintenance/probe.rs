@@ -5,7 +5,7 @@
 use crate::FileSystem;
 use crate::data::pauses::Pauses;
 use plan::backoff::BackOff;
-use plan::{SetId, TargetId};
+use plan::{Position, SetId, TargetId};
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::ops::RangeInclusive;
@@ -75,7 +75,7 @@ impl FileSystem {
     /// Whether a target can be written durably.
     fn works(&self, id: TargetId) -> bool {
         // Two probes at the same time use different files.
-        let file = TargetFile::NewChunk { set: PROBE_SET, position: fastrand::u16(..) };
+        let file = TargetFile::NewChunk { set: PROBE_SET, position: Position(fastrand::u16(..)) };
         let done = self.store.targets.each([(0, id)], move |_, target: &dyn Target| {
             let written = target
                 .write(file, 0, &[IoSlice::new(b"does it work?")], Durable::Later)

@@ -6,7 +6,7 @@ use crate::volume::places::Places;
 use crate::volume::voters::Voters;
 use crate::{Error, FileSystem, OpenOptions, Result};
 use meta::journal::{JournalLimits, Survey};
-use plan::TargetId;
+use plan::{TargetId, TxId};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,9 +39,9 @@ pub struct Known {
 
 impl Known {
     /// The transactions that were durable, and cannot be read.
-    pub fn missing(&self) -> Option<RangeInclusive<u64>> {
+    pub fn missing(&self) -> Option<RangeInclusive<TxId>> {
         let Survey { readable, durable, .. } = self.survey;
-        let missing = readable.map_or(1, |last| last + 1)..=durable;
+        let missing = readable.unwrap_or_default().next()..=durable;
         (!missing.is_empty()).then_some(missing)
     }
 }

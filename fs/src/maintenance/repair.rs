@@ -5,7 +5,7 @@ use crate::data::counts::Shown;
 use crate::{FileSystem, Result};
 use meta::SetRecord;
 use plan::repair::{Degraded, at_a_time, destinations, order};
-use plan::{RecordOffset, SetId, TargetId};
+use plan::{Position, RecordOffset, SetId, TargetId};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use volume::{Control, lock};
@@ -57,7 +57,7 @@ struct Shared<'a> {
 /// Reserved space for the wanted positions of a set on their targets, until it is dropped.
 struct Promise<'a> {
     promised: &'a Mutex<BTreeMap<TargetId, u64>>,
-    wanted: Vec<(usize, TargetId)>,
+    wanted: Vec<(Position, TargetId)>,
     bytes: u64,
 }
 
@@ -67,7 +67,7 @@ impl Shared<'_> {
     fn promise(
         &self,
         bytes: u64,
-        choose: impl FnOnce(&BTreeMap<TargetId, u64>) -> Vec<(usize, TargetId)>,
+        choose: impl FnOnce(&BTreeMap<TargetId, u64>) -> Vec<(Position, TargetId)>,
     ) -> Promise<'_> {
         let mut promised = lock(&self.promised);
         let wanted = choose(&promised);
@@ -105,7 +105,7 @@ impl FileSystem {
     /// # Errors
     /// As `repair`.
     pub fn repair_queued(&self, control: &Control) -> Result<Repaired> {
-        self.repair_where(control, |_, queued| queued.iter().map(|&position| usize::from(position)).collect())
+        self.repair_where(control, |_, queued| queued.to_vec())
     }
 
     /// How many chunk sets `repair_queued` would repair now: those that nothing writes to.
@@ -123,7 +123,7 @@ impl FileSystem {
     pub(crate) fn repair_where(
         &self,
         control: &Control,
-        which: impl Fn(&SetRecord, &[u16]) -> Vec<usize>,
+        which: impl Fn(&SetRecord, &[Position]) -> Vec<Position>,
     ) -> Result<Repaired> {
         self.writable()?;
         // A target that failed may work again; if it does not, it will fail again.
@@ -140,7 +140,7 @@ impl FileSystem {
         for (set, position) in self.store.take_damaged() {
             self.meta.queue_repair(set, &[position])?;
         }
-        let queue: BTreeMap<SetId, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
+        let queue: BTreeMap<SetId, Vec<Position>> = self.engine()?.meta.repairs()?.into_iter().collect();
         let mut degraded = Vec::new();
         let mut total = 0;
         self.each_set(|set, record| {
@@ -229,13 +229,12 @@ impl FileSystem {
         let homeless = degraded.lost.len() - wanted.len();
         if !wanted.is_empty() {
             let report = volume::rebuild(&self.store.targets, &layout, &stripes, wanted, shared.control)?;
-            let made: Vec<(u16, TargetId)> = wanted.iter().map(|&(p, target)| (p as u16, target)).collect();
-            let seq = self.engine()?.meta.repaired(set, &made)?;
+            let seq = self.engine()?.meta.repaired(set, wanted)?;
             self.meta.sync(seq)?;
             self.store.forget_layout(set);
             // Remove a moved chunk from its old target.
-            let old = |&(position, new): &(usize, TargetId)| {
-                Some((position, layout.places[position].filter(|&old| old != new)?))
+            let old = |&(position, new): &(Position, TargetId)| {
+                Some((position, layout.places[position.index()].filter(|&old| old != new)?))
             };
             self.remove_chunks(set, wanted.iter().filter_map(old));
             self.counts.repairs.rebuilt(stripes.len(), &report);

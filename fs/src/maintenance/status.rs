@@ -7,7 +7,7 @@ use crate::{FileSystem, RepairProgress, Result, Usage};
 use meta::SetRecord;
 use plan::membership::TargetState;
 use plan::placement::Placement;
-use plan::{Domain, Ino, SetId, TargetId};
+use plan::{Domain, Ino, Position, SetId, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -194,20 +194,22 @@ impl FileSystem {
     }
 
     /// The positions of a set that are missing, as far as is known without reading them.
-    pub(crate) fn lost_positions(&self, record: &SetRecord, queued: &[u16]) -> Vec<usize> {
+    pub(crate) fn lost_positions(&self, record: &SetRecord, queued: &[Position]) -> Vec<Position> {
         let there = |place: &Option<TargetId>| place.is_some_and(|id| self.store.targets.is_usable(id));
-        (0..record.places.len()).filter(|&p| !there(&record.places[p]) || queued.contains(&(p as u16))).collect()
+        let all = Position::all(record.places.len());
+        all.filter(|p| !there(&record.places[p.index()]) || queued.contains(p)).collect()
     }
 
     /// The number of further targets that a set can lose; None when it is lost.
-    pub(crate) fn survives(&self, record: &SetRecord, lost: &[usize]) -> Result<Option<usize>> {
+    pub(crate) fn survives(&self, record: &SetRecord, lost: &[Position]) -> Result<Option<usize>> {
         let layout = self.store.layout_of(SetId(0), record)?;
         let code = &layout.code;
         if lost.is_empty() {
             return Ok(Some(code.tolerates()));
         }
+        let lost: Vec<usize> = lost.iter().map(|position| position.index()).collect();
         let have: Vec<usize> = (0..record.places.len()).filter(|p| !lost.contains(p)).collect();
-        let recoverable = code.repair(lost, &have).is_ok();
+        let recoverable = code.repair(&lost, &have).is_ok();
         // Any `tolerates` losses can be repaired. What is left of that number can still be lost.
         Ok(recoverable.then(|| code.tolerates().saturating_sub(lost.len())))
     }
@@ -249,18 +251,18 @@ impl FileSystem {
     fn standing(
         &self,
         record: &SetRecord,
-        queued: &[u16],
-        astray: &[(u16, Presence)],
-    ) -> Result<(Vec<usize>, Option<usize>)> {
-        let known: Vec<u16> = queued.iter().copied().chain(astray.iter().map(|(position, _)| *position)).collect();
+        queued: &[Position],
+        astray: &[(Position, Presence)],
+    ) -> Result<(Vec<Position>, Option<usize>)> {
+        let known: Vec<Position> = queued.iter().copied().chain(astray.iter().map(|(position, _)| *position)).collect();
         let gone = self.lost_positions(record, &known);
         let survives = self.survives(record, &gone)?;
         if survives.is_some() {
             return Ok((gone, survives));
         }
         // A chunk that is still open can be read, so its data is not lost.
-        let is_open = |p: usize| astray.iter().any(|&(q, found)| usize::from(q) == p && found == Presence::Unnamed);
-        let unreadable: Vec<usize> = gone.iter().copied().filter(|&p| !is_open(p)).collect();
+        let is_open = |p| astray.contains(&(p, Presence::Unnamed));
+        let unreadable: Vec<Position> = gone.iter().copied().filter(|&p| !is_open(p)).collect();
         let survives = self.survives(record, &unreadable)?.map(|_| 0);
         Ok((gone, survives))
     }
@@ -286,7 +288,7 @@ impl FileSystem {
         self.measure_space();
         let label = self.volume.label();
         let tolerates = self.store.options.code.tolerates();
-        let queue: BTreeMap<SetId, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
+        let queue: BTreeMap<SetId, Vec<Position>> = self.engine()?.meta.repairs()?.into_iter().collect();
         let astray = lock(&self.census.astray).clone();
         let (mut sets, mut lost, mut to_repair, mut survive) = (0, 0, 0, vec![0; tolerates + 1]);
         let (mut to_repair_bytes, mut astray_chunks) = (0, 0);
@@ -397,7 +399,7 @@ impl FileSystem {
     /// # Errors
     /// When the metadata cannot be read.
     pub fn at_risk(&self, mut each: impl FnMut(AtRisk)) -> Result<()> {
-        let queue: BTreeMap<SetId, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
+        let queue: BTreeMap<SetId, Vec<Position>> = self.engine()?.meta.repairs()?.into_iter().collect();
         self.look_at_all(&queue)?;
         let astray = lock(&self.census.astray).clone();
         let mut weak = BTreeMap::new();

@@ -6,7 +6,7 @@ use crate::volume::label::{Label, Member, Role};
 use crate::volume::membership::{is_known, too_few, write_pointer};
 use crate::{Error, FileSystem, Result};
 use plan::placement::Placement;
-use plan::{Domain, TargetId};
+use plan::{Domain, Position, TargetId};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use volume::Control;
@@ -235,8 +235,8 @@ impl FileSystem {
         // Positions that are queued or have no place may have waited for this target. Those that
         // must wait longer stay queued.
         let waiting = self.repair_where(control, |record, queued| {
-            let waits = |position: &usize| record.places[*position].is_none() || queued.contains(&(*position as u16));
-            (0..record.places.len()).filter(waits).collect()
+            let waits = |position: &Position| record.places[position.index()].is_none() || queued.contains(position);
+            Position::all(record.places.len()).filter(waits).collect()
         })?;
         done.add(Repaired { failed: Vec::new(), ..waiting });
         Ok(done)
@@ -342,8 +342,8 @@ impl FileSystem {
 }
 
 /// The positions of a set that are on a target.
-fn positions_on(record: &meta::SetRecord, id: TargetId) -> Vec<usize> {
-    (0..record.places.len()).filter(|&position| record.places[position] == Some(id)).collect()
+fn positions_on(record: &meta::SetRecord, id: TargetId) -> Vec<Position> {
+    Position::placed(&record.places).filter(|(_, there)| *there == id).map(|(position, _)| position).collect()
 }
 
 /// Waits until no process has the volume open, at most ten seconds.

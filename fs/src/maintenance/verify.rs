@@ -4,7 +4,7 @@
 use crate::maintenance::presence;
 use crate::{Error, FileSystem, Result};
 use meta::SetRecord;
-use plan::{RecordOffset, SetId, TargetId};
+use plan::{Position, RecordOffset, SetId, TargetId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use volume::{BlockState, Control};
@@ -52,7 +52,7 @@ pub struct Problem {
     /// The offset of the stripe's record in the chunk.
     pub record: RecordOffset,
     /// The position of the block; None for the whole stripe.
-    pub position: Option<usize>,
+    pub position: Option<Position>,
     /// A description.
     pub what: String,
 }
@@ -172,7 +172,7 @@ impl FileSystem {
                 now.partly.insert(set, end);
             }
             if !damaged.is_empty() && !self.is_read_only() {
-                self.meta.queue_repair(set, &damaged.into_iter().collect::<Vec<u16>>())?;
+                self.meta.queue_repair(set, &damaged.into_iter().collect::<Vec<_>>())?;
             }
             Ok(())
         })?;
@@ -225,7 +225,7 @@ impl FileSystem {
         let astray = self.look_at(&[(set, record.clone())], &BTreeMap::new())?.remove(&set).unwrap_or_default();
         for &(position, presence) in &astray {
             if let (Some(what), Some(&(record, _))) = (presence::problem(presence), stripes.first()) {
-                found.add(Problem { set, record, position: Some(position.into()), what: what.into() });
+                found.add(Problem { set, record, position: Some(position), what: what.into() });
                 looked.damaged.insert(position);
             }
         }
@@ -240,8 +240,8 @@ impl FileSystem {
                 report.blocks.iter().all(|state| *state == BlockState::Sound) && report.parity_fits != Some(false);
             if !sound && still_there() {
                 let mut away = 0;
-                for (position, state) in report.blocks.iter().enumerate() {
-                    match (state, layout.places[position]) {
+                for (position, state) in Position::all(report.blocks.len()).zip(&report.blocks) {
+                    match (state, layout.places[position.index()]) {
                         (BlockState::Sound, _) => {}
                         // The error says nothing about the block, and a target that rejoins needs
                         // no repair. But a block that a disk cannot read is damaged.
@@ -250,9 +250,9 @@ impl FileSystem {
                             away += 1;
                         }
                         // Reported already.
-                        (BlockState::Missing, _) if looked.damaged.contains(&(position as u16)) => {}
+                        (BlockState::Missing, _) if looked.damaged.contains(&position) => {}
                         _ => {
-                            looked.damaged.insert(position as u16);
+                            looked.damaged.insert(position);
                             found.add(Problem { set, record, position: Some(position), what: state.to_string() });
                         }
                     }
@@ -283,7 +283,7 @@ impl FileSystem {
 /// The result for one set.
 struct Looked {
     /// Positions with damage.
-    damaged: BTreeSet<u16>,
+    damaged: BTreeSet<Position>,
     /// The end of the last record.
     end: RecordOffset,
     /// Nothing is wrong with the set, and all of it was checked.

@@ -8,7 +8,7 @@ use crate::{Error, Result};
 use ::volume::ranked::Ranked;
 use meta::journal::Access;
 use plan::coding::Coding;
-use plan::{SessionId, TargetId};
+use plan::{SessionId, StripeSeq, TargetId};
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -119,9 +119,9 @@ pub(crate) struct Opened {
 
 /// The first stripe number of a session. An opening that serves no clients uses lower numbers than
 /// its sessions would.
-pub(crate) fn first_stripe_of(session: SessionId) -> u64 {
+pub(crate) fn first_stripe_of(session: SessionId) -> StripeSeq {
     let (opening, number) = (session.0 >> 32, session.0 & u64::from(u32::MAX));
-    (opening + 1) * STRIPES_PER_OPENING + (number << 26) % STRIPES_PER_OPENING
+    StripeSeq((opening + 1) * STRIPES_PER_OPENING + (number << 26) % STRIPES_PER_OPENING)
 }
 
 impl Opened {

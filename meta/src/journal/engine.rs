@@ -18,11 +18,11 @@ use super::options::{MirrorTarget, Options, Standing, Status, fenced};
 use super::shared::{Layers, Setup, Shared, Start, Tasks, closed, defect};
 use super::snapshots::checkpointer;
 use crate::kv::{
-    Batch, Committed, IndexState, Kv, KvError, Layered, MergeFn, Order, Pair, Seq, View, Visit, resolve, scan,
+    Batch, Committed, IndexState, Kv, KvError, Layered, MergeFn, Order, Pair, View, Visit, resolve, scan,
     scan_with_previous,
 };
 use crate::ranks::{Changes, CommitOrder};
-use plan::TargetId;
+use plan::{TargetId, TxId};
 use std::ops::{Bound, Range};
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -66,15 +66,15 @@ impl Journaled {
             give_back(&options, &granted);
             return Err(KvError::Unavailable(format!("target {}: {why}", id.0)));
         }
-        let epoch = Epoch { number: granted.epoch.number, first: 1, id: granted.epoch.id };
-        let base = IndexState { owner: volume, epoch: epoch.number, id: epoch.id, applied: 0 };
+        let epoch = Epoch { number: granted.epoch.number, first: TxId(1), id: granted.epoch.id };
+        let base = IndexState { owner: volume, epoch: epoch.number, id: epoch.id, applied: TxId(0) };
         options.index.clear()?;
         options.index.apply(&mut std::iter::empty(), base, false)?;
         let files = Files { due: options.limits.snapshot_bytes, ..Files::default() };
         let chosen = options.targets.iter().take(wanted(&options)).cloned();
         let chosen = chosen.map(|place| Chosen { place, whole: false, lacks: None }).collect();
         let (origin, lineage) = (Origin::default(), Lineage::default());
-        let start = Start { epoch, origin, lineage, base, last: 0, files, lossy: false };
+        let start = Start { epoch, origin, lineage, base, last: TxId(0), files, lossy: false };
         // Without an initial snapshot, an empty volume would look like a lost one.
         let (incomplete, stale, upgraded) = (true, Vec::new(), false);
         let engine = Self::start(
@@ -123,7 +123,7 @@ impl Journaled {
             }
             self.commit(batch)?;
         }
-        self.sync(Seq::MAX)?;
+        self.sync(TxId::MAX)?;
         LocalWal::forget_before(directory, epoch).map_err(failed)
     }
 
@@ -381,7 +381,7 @@ impl Kv for Journaled {
         self.shared.check_fresh().map(|()| found)
     }
 
-    fn snapshot(&self, visit: Visit<'_>) -> Result<Seq, KvError> {
+    fn snapshot(&self, visit: Visit<'_>) -> Result<TxId, KvError> {
         let (active, frozen, base) = {
             let layers = self.layers();
             (layers.active.clone(), layers.frozen.clone(), self.shared.index.view()?)
@@ -422,7 +422,7 @@ impl Kv for Journaled {
         Ok(Committed { seq, merged: resolved.merged })
     }
 
-    fn sync(&self, seq: Seq) -> Result<(), KvError> {
+    fn sync(&self, seq: TxId) -> Result<(), KvError> {
         self.shared.sync(seq)
     }
 }

@@ -2,8 +2,7 @@
 
 use super::options::{JournalLimits, MirrorTarget};
 use super::retries::Retries;
-use crate::kv::Seq;
-use plan::TargetId;
+use plan::{TargetId, TxId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Weak};
@@ -28,9 +27,9 @@ pub(super) struct Files {
     /// Grows when the mirrors change.
     pub generation: u64,
     /// The first transaction of each segment, in order.
-    pub segments: Vec<Seq>,
+    pub segments: Vec<TxId>,
     /// The complete snapshot on each target.
-    pub complete: BTreeMap<TargetId, Seq>,
+    pub complete: BTreeMap<TargetId, TxId>,
     pub failed: Vec<Failed>,
     /// Targets that somebody claims at this moment, who is gone afterwards. They become no mirrors
     /// meanwhile.
@@ -46,9 +45,9 @@ pub(super) struct Files {
     pub written_at_snapshot: u64,
     /// The value of `written` at which the next snapshot is due.
     pub due: u64,
-    pub snapshot: Seq,
+    pub snapshot: TxId,
     /// Older snapshots were removed from the targets, and the segments that they need.
-    pub purged: Seq,
+    pub purged: TxId,
     pub snapshot_bytes: u64,
     /// Bytes written of the snapshot in progress.
     pub underway: u64,

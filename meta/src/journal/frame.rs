@@ -49,7 +49,7 @@
 //! the first transaction that no mirror has.
 
 use gf::checksum::Crc64;
-use plan::TargetId;
+use plan::{TargetId, TxId};
 
 /// The length of a frame without its payload, in bytes.
 pub(super) const FRAME_BYTES: usize = 48;
@@ -94,7 +94,7 @@ pub(super) enum RecordKind {
 pub(super) struct Epoch {
     pub number: u64,
     /// The epoch's first transaction.
-    pub first: u64,
+    pub first: TxId,
     /// Random bits of the opening; 0 in format 1.
     pub id: u128,
 }
@@ -137,9 +137,10 @@ pub(super) struct Head {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
     pub kind: RecordKind,
+    /// A record's transaction, a segment's first one, a snapshot's last one, or the block's number.
     pub number: u64,
     pub epoch: Epoch,
-    pub commit_index: u64,
+    pub commit_index: TxId,
     /// The length of the payload, in bytes.
     pub payload: usize,
 }
@@ -160,8 +161,17 @@ impl RecordKind {
 
 impl Frame {
     /// A frame whose payload is not written yet.
-    pub fn new(kind: RecordKind, number: u64, epoch: Epoch, commit_index: u64) -> Self {
+    pub fn new(kind: RecordKind, number: u64, epoch: Epoch, commit_index: TxId) -> Self {
         Self { kind, number, epoch, commit_index, payload: 0 }
+    }
+
+    /// The transaction of a record.
+    pub fn tx(&self) -> TxId {
+        TxId(self.number)
+    }
+
+    fn numbers(&self) -> [u64; 4] {
+        [self.number, self.epoch.number, self.epoch.first.0, self.commit_index.0]
     }
 
     /// Appends the frame, with the payload that `fill` appends.
@@ -175,7 +185,7 @@ impl Frame {
         let frame = &mut to[start..start + FRAME_BYTES + payload];
         frame[..4].copy_from_slice(&self.kind.magic());
         frame[4..8].copy_from_slice(&(payload as u32).to_le_bytes());
-        let numbers = [self.number, self.epoch.number, self.epoch.first, self.commit_index];
+        let numbers = self.numbers();
         for (field, number) in frame[8..40].chunks_exact_mut(8).zip(numbers) {
             field.copy_from_slice(&number.to_le_bytes());
         }
@@ -209,10 +219,9 @@ impl Frame {
         let bytes = bytes.get(..FRAME_BYTES)?;
         let &(kind, _) = RecordKind::ALL.iter().find(|(_, magic)| bytes.starts_with(magic))?;
         let payload = u32_at(bytes, 4) as usize;
-        let epoch = Epoch { number: u64_at(bytes, 16), first: u64_at(bytes, 24), id: 0 };
-        let frame = Self { kind, number: u64_at(bytes, 8), epoch, commit_index: u64_at(bytes, 32), payload };
-        let numbers = [frame.number, frame.epoch.number, frame.epoch.first, frame.commit_index];
-        (payload <= MAX_PAYLOAD_BYTES && numbers.iter().all(|&number| number < NO_NUMBER)).then_some(frame)
+        let epoch = Epoch { number: u64_at(bytes, 16), first: TxId(u64_at(bytes, 24)), id: 0 };
+        let frame = Self { kind, number: u64_at(bytes, 8), epoch, commit_index: TxId(u64_at(bytes, 32)), payload };
+        (payload <= MAX_PAYLOAD_BYTES && frame.numbers().iter().all(|&number| number < NO_NUMBER)).then_some(frame)
     }
 
     /// The frame of an epoch with this id at the beginning of these bytes, and its payload, if the
@@ -327,12 +336,12 @@ mod tests {
     use proptest::prelude::*;
 
     const VOLUME: VolumeId = *b"0123456789abcdef";
-    const EPOCH: Epoch = Epoch { number: 3, first: 70, id: 0x1234_5678_9abc_def0_0fed_cba9_8765_4321 };
+    const EPOCH: Epoch = Epoch { number: 3, first: TxId(70), id: 0x1234_5678_9abc_def0_0fed_cba9_8765_4321 };
     const OLD: Epoch = Epoch { id: 0, ..EPOCH };
 
     fn record_of(epoch: Epoch) -> Vec<u8> {
         let mut bytes = Vec::new();
-        Frame::new(RecordKind::Record, 77, epoch, 76).encode(&VOLUME, &mut bytes, |to| {
+        Frame::new(RecordKind::Record, 77, epoch, TxId(76)).encode(&VOLUME, &mut bytes, |to| {
             put_edit(to, b"key", Some(b"value"));
             put_edit(to, b"gone", None);
         });
@@ -350,7 +359,7 @@ mod tests {
     #[test]
     fn the_formats_of_both_versions_are_fixed() {
         let mut bytes = record_of(OLD);
-        Frame::new(RecordKind::Segment, 77, OLD, 76).encode(&VOLUME, &mut bytes, |to| {
+        Frame::new(RecordKind::Segment, 77, OLD, TxId(76)).encode(&VOLUME, &mut bytes, |to| {
             to.extend_from_slice(&VOLUME);
             to.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0]);
         });
@@ -358,7 +367,12 @@ mod tests {
         let old = Frame::proven_head(&bytes[80..]).unwrap();
         assert_eq!((old.epoch, old.bytes, old.mirrors), (OLD, OLD_HEAD_BYTES, Vec::new()));
         let mut bytes = record();
-        Frame::new(RecordKind::Segment, 77, EPOCH, 76).encode_head(&VOLUME, &origin(), &[TargetId(5)], &mut bytes);
+        Frame::new(RecordKind::Segment, 77, EPOCH, TxId(76)).encode_head(
+            &VOLUME,
+            &origin(),
+            &[TargetId(5)],
+            &mut bytes,
+        );
         assert_eq!((bytes.len(), gf::checksum::crc64(&bytes)), (256, GOLDEN_2), "{:#x}", gf::checksum::crc64(&bytes));
     }
     const GOLDEN_1: u64 = 0xf0a9_edd8_61c9_1092;
@@ -367,7 +381,7 @@ mod tests {
     #[test]
     fn a_head_says_where_its_epoch_comes_from() {
         let (mut bytes, many) = (Vec::new(), (0..30).map(TargetId).collect::<Vec<_>>());
-        Frame::new(RecordKind::Snapshot, 77, EPOCH, 77).encode_head(&VOLUME, &origin(), &many, &mut bytes);
+        Frame::new(RecordKind::Snapshot, 77, EPOCH, TxId(77)).encode_head(&VOLUME, &origin(), &many, &mut bytes);
         let head = Frame::proven_head(&bytes).unwrap();
         assert_eq!((head.volume, head.epoch, head.origin, head.bytes), (VOLUME, EPOCH, origin(), HEAD_BYTES));
         assert_eq!(head.mirrors, many[..LISTED_MIRRORS]);

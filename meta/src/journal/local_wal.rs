@@ -55,7 +55,7 @@ impl LocalWal {
     pub fn begin(directory: &Path, volume: &VolumeId, epoch: Epoch, before: EpochId) -> io::Result<Self> {
         make(directory)?;
         let (mut head, origin) = (Vec::new(), Origin { parent: before, before });
-        Frame::new(RecordKind::Segment, epoch.first, epoch, epoch.first - 1).encode_head(
+        Frame::new(RecordKind::Segment, epoch.first.0, epoch, epoch.first.previous()).encode_head(
             volume,
             &origin,
             &[],
@@ -125,22 +125,23 @@ pub(super) fn left(directory: &Path, volume: &VolumeId, now: Epoch, before: Epoc
         }
         next = next.filter(|before| (1..epoch.number).contains(&before.number));
     }
-    Ok((now.first..).map_while(|number| records.remove(&number)).collect())
+    Ok((now.first.0..).map_while(|number| records.remove(&number)).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plan::TxId;
 
     const VOLUME: VolumeId = *b"0123456789abcdef";
 
     fn epoch(number: u64, first: u64) -> Epoch {
-        Epoch { number, first, id: 100 + u128::from(number) }
+        Epoch { number, first: TxId(first), id: 100 + u128::from(number) }
     }
 
     fn record(number_of: u64, number: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let (frame, epoch) = (Frame::new(RecordKind::Record, number, epoch(number_of, 1), 0), number_of);
+        let (frame, epoch) = (Frame::new(RecordKind::Record, number, epoch(number_of, 1), TxId(0)), number_of);
         frame.encode(&VOLUME, &mut bytes, |to| to.extend([epoch as u8, number as u8]));
         bytes
     }

@@ -1,8 +1,8 @@
 //! The options and the status of an engine.
 
 use super::frame::{EpochId, VolumeId};
-use crate::kv::{Index, KvError, MergeFn, Seq};
-use plan::TargetId;
+use crate::kv::{Index, KvError, MergeFn};
+use plan::{TargetId, TxId};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -119,16 +119,16 @@ pub struct Status {
     /// How many bytes the journal has grown since the last snapshot.
     pub journal_bytes: u64,
     /// The last transaction in the newest complete snapshot.
-    pub snapshot: Seq,
+    pub snapshot: TxId,
     /// The size of that snapshot, in bytes.
     pub snapshot_bytes: u64,
     /// The space, in bytes, that each mirror must keep free for the next snapshot and the journal
     /// until then.
     pub need_bytes: u64,
     /// The last committed transaction.
-    pub committed: Seq,
+    pub committed: TxId,
     /// The last durable transaction.
-    pub durable: Seq,
+    pub durable: TxId,
 }
 
 impl JournalLimits {

@@ -7,9 +7,9 @@ use super::frame::{Epoch, Frame, Origin, RecordKind, VolumeId, put_edit};
 use super::local_wal::LocalWal;
 use super::opening::lineage::Lineage;
 use super::options::{Access, Granted, JournalLimits, MirrorTarget, Status};
-use crate::kv::{Index, IndexState, KvError, Layer, Seq};
+use crate::kv::{Index, IndexState, KvError, Layer};
 use crate::ranks::{Changes, CheckpointTasks, CommitLog, MirrorChanges, MirrorFiles, MirrorStates};
-use plan::TargetId;
+use plan::{TargetId, TxId};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, OnceLock};
@@ -59,7 +59,7 @@ pub(super) struct Shared {
     pub least: AtomicU64,
     pub cost: LastCost,
     /// What each whole mirror has: all transactions up to this one.
-    pub have: Ranked<Vec<(TargetId, Seq)>, MirrorStates>,
+    pub have: Ranked<Vec<(TargetId, TxId)>, MirrorStates>,
     /// Why this opening has ended, when another one has taken over.
     fenced: OnceLock<KvError>,
     /// The claim is given back, or is about to be: from now on another opening may write.
@@ -78,13 +78,13 @@ pub(super) struct Layers {
 pub(super) struct Log {
     pub pending: Vec<u8>,
     /// The last committed transaction.
-    pub last: Seq,
+    pub last: TxId,
     /// The last durable transaction.
-    pub durable: Seq,
+    pub durable: TxId,
     /// How many commits wait until the pending transactions leave space.
     pub waiting: usize,
     /// A caller waits for this transaction.
-    pub wanted: Seq,
+    pub wanted: TxId,
     /// When the oldest pending transaction was committed.
     pub since: Option<Instant>,
     /// The journal thread must check the mirrors although there is nothing to write.
@@ -126,7 +126,7 @@ pub(super) struct Start {
     pub lineage: Lineage,
     /// The state of the index: everything up to `last`.
     pub base: IndexState,
-    pub last: Seq,
+    pub last: TxId,
     pub files: Files,
     /// Transactions that were durable may be missing.
     pub lossy: bool,
@@ -162,7 +162,7 @@ impl Shared {
             last,
             durable: last,
             waiting: 0,
-            wanted: 0,
+            wanted: TxId(0),
             since: None,
             kick: false,
             established: false,
@@ -206,7 +206,7 @@ impl Shared {
     }
 
     /// The state of an index with everything up to a transaction.
-    pub fn state_at(&self, last: Seq) -> IndexState {
+    pub fn state_at(&self, last: TxId) -> IndexState {
         match last < self.epoch.first {
             true => IndexState { applied: last, ..self.base },
             false => {
@@ -264,11 +264,11 @@ impl Shared {
     }
 
     /// Gives the next transaction its number and its place in the journal.
-    pub fn append(&self, edits: &BTreeMap<Vec<u8>, Option<Vec<u8>>>) -> Result<Seq, KvError> {
+    pub fn append(&self, edits: &BTreeMap<Vec<u8>, Option<Vec<u8>>>) -> Result<TxId, KvError> {
         let mut log = self.log();
         log.check_open()?;
-        log.last += 1;
-        let frame = Frame::new(RecordKind::Record, log.last, self.epoch, log.durable);
+        log.last = log.last.next();
+        let frame = Frame::new(RecordKind::Record, log.last.0, self.epoch, log.durable);
         let before = log.pending.len();
         frame.encode(&self.volume, &mut log.pending, |to| {
             for (key, value) in edits {
@@ -295,7 +295,7 @@ impl Shared {
     }
 
     /// Refuses all further commits; returns the last transaction.
-    pub fn refuse(&self) -> Seq {
+    pub fn refuse(&self) -> TxId {
         let mut log = self.log();
         log.closed = true;
         self.done.notify_all();
@@ -303,16 +303,16 @@ impl Shared {
     }
 
     /// Waits until a transaction is durable. Fails while all targets are full or unreachable.
-    pub fn sync(&self, seq: Seq) -> Result<(), KvError> {
+    pub fn sync(&self, seq: TxId) -> Result<(), KvError> {
         self.cost.carried(|| self.wait_durable(seq, false))
     }
 
     /// As `sync`, but also waits until targets have space or answer again.
-    pub fn sync_at_last(&self, seq: Seq) -> Result<(), KvError> {
+    pub fn sync_at_last(&self, seq: TxId) -> Result<(), KvError> {
         self.wait_durable(seq, true)
     }
 
-    fn wait_durable(&self, seq: Seq, patient: bool) -> Result<(), KvError> {
+    fn wait_durable(&self, seq: TxId, patient: bool) -> Result<(), KvError> {
         let mut log = self.log();
         let seq = seq.min(log.last);
         while log.durable < seq {
@@ -332,7 +332,7 @@ impl Shared {
 
     /// For the journal thread: waits for transactions that are due, and takes them. `None` when it
     /// must stop.
-    pub fn take_pending(&self, spare: Vec<u8>) -> Option<(Vec<u8>, Seq)> {
+    pub fn take_pending(&self, spare: Vec<u8>) -> Option<(Vec<u8>, TxId)> {
         let mut log = self.log();
         loop {
             if log.stop {
@@ -396,7 +396,7 @@ impl Shared {
     }
 
     /// Notifies all waiting threads that transactions are durable.
-    pub fn set_durable(&self, last: Seq) {
+    pub fn set_durable(&self, last: TxId) {
         let mut log = self.log();
         (log.durable, log.stuck, log.established) = (last, None, true);
         drop(log);

@@ -2,9 +2,8 @@
 
 use super::index::Index;
 use super::transaction::{scan, scan_with_previous};
-use super::{
-    Batch, Committed, IndexState, Kv, KvError, MemoryIndex, MergeFn, Order, Pair, RedbIndex, Seq, Visit, resolve,
-};
+use super::{Batch, Committed, IndexState, Kv, KvError, MemoryIndex, MergeFn, Order, Pair, RedbIndex, Visit, resolve};
+use plan::TxId;
 use std::ops::{Bound, Range};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
@@ -21,13 +20,13 @@ pub type Redb = Direct<RedbIndex>;
 pub struct Direct<I> {
     index: I,
     merge: MergeFn,
-    last: Mutex<Seq>,
+    last: Mutex<TxId>,
 }
 
 impl Direct<MemoryIndex> {
     /// Creates an empty engine in memory.
     pub fn new(merge: MergeFn) -> Self {
-        Self { index: MemoryIndex::default(), merge, last: Mutex::new(0) }
+        Self { index: MemoryIndex::default(), merge, last: Mutex::default() }
     }
 }
 
@@ -44,7 +43,7 @@ impl Direct<RedbIndex> {
 }
 
 impl<I> Direct<I> {
-    fn last(&self) -> MutexGuard<'_, Seq> {
+    fn last(&self) -> MutexGuard<'_, TxId> {
         lock(&self.last)
     }
 }
@@ -66,7 +65,7 @@ impl<I: Index> Kv for Direct<I> {
         scan_with_previous(&*self.index.view()?, floor, range, limit)
     }
 
-    fn snapshot(&self, visit: Visit<'_>) -> Result<Seq, KvError> {
+    fn snapshot(&self, visit: Visit<'_>) -> Result<TxId, KvError> {
         let (view, last) = {
             let last = self.last();
             (self.index.view()?, *last)
@@ -79,15 +78,15 @@ impl<I: Index> Kv for Direct<I> {
         let mut last = self.last();
         let resolved = resolve(batch, &self.index, self.merge)?;
         if !resolved.edits.is_empty() {
-            let state = IndexState { applied: *last + 1, ..IndexState::default() };
+            let state = IndexState { applied: last.next(), ..IndexState::default() };
             let mut edits = resolved.edits.iter().map(|(key, value)| (key.as_slice(), value.as_deref()));
             self.index.apply(&mut edits, state, false)?;
-            *last += 1;
+            *last = last.next();
         }
         Ok(Committed { seq: *last, merged: resolved.merged })
     }
 
-    fn sync(&self, _seq: Seq) -> Result<(), KvError> {
+    fn sync(&self, _seq: TxId) -> Result<(), KvError> {
         let last = self.last();
         self.index.apply(&mut std::iter::empty(), IndexState { applied: *last, ..IndexState::default() }, true)
     }

@@ -2,6 +2,7 @@
 //! transaction it contains.
 
 use super::{KvError, Visit};
+use plan::TxId;
 use std::ops::Bound;
 
 /// One end of a range of keys.
@@ -45,7 +46,7 @@ pub struct IndexState {
     /// The id of that epoch; 0 in format 1 of the journal.
     pub id: u128,
     /// The last transaction in the index.
-    pub applied: u64,
+    pub applied: TxId,
 }
 
 /// An ordered map below an engine. Its own reads return the newest state.

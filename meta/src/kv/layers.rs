@@ -2,7 +2,8 @@
 //! key.
 
 use super::index::{End, can_hold};
-use super::{KvError, Order, Seq, View, Visit};
+use super::{KvError, Order, View, Visit};
+use plan::TxId;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::iter::Peekable;
@@ -20,12 +21,12 @@ pub(crate) struct Layer {
     map: BTreeMap<Arc<[u8]>, Option<Arc<[u8]>>>,
     bytes: usize,
     /// The last transaction in the layer; for an empty layer, the last one before it.
-    pub last: Seq,
+    pub last: TxId,
 }
 
 impl Layer {
     /// Creates an empty layer that follows transaction `last`.
-    pub fn after(last: Seq) -> Self {
+    pub fn after(last: TxId) -> Self {
         Self { last, ..Self::default() }
     }
 

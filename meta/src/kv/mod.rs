@@ -21,11 +21,9 @@ pub use redb::RedbIndex;
 pub use scratch::ScratchIndex;
 pub(crate) use transaction::{resolve, scan, scan_with_previous};
 
+use plan::TxId;
 use std::fmt;
 use std::ops::Range;
-
-/// The number of a committed transaction, counted from 1. 0 is the state before the first.
-pub type Seq = u64;
 
 /// A key and its value.
 pub type Pair = (Vec<u8>, Vec<u8>);
@@ -76,7 +74,7 @@ pub struct Batch {
 pub struct Committed {
     /// The transaction's number. A batch without changes gets the number of the last transaction
     /// before it.
-    pub seq: Seq,
+    pub seq: TxId,
     /// The new value of each merge, in order; `None` where it removed the key.
     pub merged: Vec<Option<Vec<u8>>>,
 }
@@ -151,7 +149,7 @@ pub trait Kv: Send + Sync {
     ///
     /// # Errors
     /// Returns an error when the engine cannot read, and any error that `visit` returns.
-    fn snapshot(&self, visit: Visit<'_>) -> Result<Seq, KvError>;
+    fn snapshot(&self, visit: Visit<'_>) -> Result<TxId, KvError>;
 
     /// Makes the changes if the guards hold. The transaction is atomic and visible on return, but
     /// durable only after [`Self::sync`].
@@ -167,7 +165,7 @@ pub trait Kv: Send + Sync {
     /// # Errors
     /// Returns an error when durability cannot be confirmed: the transactions may or may not
     /// survive.
-    fn sync(&self, seq: Seq) -> Result<(), KvError>;
+    fn sync(&self, seq: TxId) -> Result<(), KvError>;
 }
 
 impl Batch {

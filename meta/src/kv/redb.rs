@@ -3,6 +3,7 @@
 
 use super::index::{End, can_hold};
 use super::{Edit, Index, IndexState, KvError, Order, View, Visit};
+use plan::TxId;
 use redb::backends::FileBackend;
 use redb::{
     Database, DatabaseError, Durability, ReadOnlyTable, ReadableDatabase, StorageBackend, StorageError, Table,
@@ -99,7 +100,7 @@ impl RedbIndex {
         {
             let IndexState { owner, epoch, id, applied } = change(&mut write.open_table(PAIRS).map_err(failed)?)?;
             let mut table = write.open_table(STATE).map_err(failed)?;
-            table.insert((), (owner, epoch, applied)).map_err(failed)?;
+            table.insert((), (owner, epoch, applied.0)).map_err(failed)?;
             write.open_table(EPOCH_ID).map_err(failed)?.insert((), id).map_err(failed)?;
         }
         write.commit().map_err(failed)?;
@@ -128,7 +129,12 @@ impl Index for RedbIndex {
         let read = self.database.begin_read().map_err(failed)?;
         let state = read.open_table(STATE).map_err(failed)?.get(()).map_err(failed)?.map(|state| state.value());
         let id = read.open_table(EPOCH_ID).map_err(failed)?.get(()).map_err(failed)?.map_or(0, |id| id.value());
-        Ok(state.map_or_else(IndexState::default, |(owner, epoch, applied)| IndexState { owner, epoch, id, applied }))
+        Ok(state.map_or_else(IndexState::default, |(owner, epoch, applied)| IndexState {
+            owner,
+            epoch,
+            id,
+            applied: TxId(applied),
+        }))
     }
 
     fn apply<'a>(

@@ -170,6 +170,7 @@ impl StorageBackend for Unsynced {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plan::TxId;
     use std::collections::BTreeMap;
 
     fn all(view: &dyn View) -> BTreeMap<Vec<u8>, Vec<u8>> {
@@ -195,7 +196,7 @@ mod tests {
                     (key, (rng.u8(..) > 40).then(|| vec![rng.u8(..); rng.usize(..100)]))
                 })
                 .collect();
-            let state = IndexState { owner: [7; 16], epoch: 1, id: 5, applied };
+            let state = IndexState { owner: [7; 16], epoch: 1, id: 5, applied: TxId(applied) };
             let mut given = edits.iter().map(|(key, value)| (&key[..], value.as_deref()));
             index.apply(&mut given, state, applied % 3 == 0).unwrap();
             for (key, value) in edits {

@@ -4,8 +4,8 @@ use super::MAX_NAME;
 use super::find::{find, put};
 use crate::record::{Content, Dinode, DirectoryDelta, DirectoryState, FileKind, Time};
 use crate::transaction::run;
-use crate::{Error, IdempotencyKey, Meta, Result, Seq, keys};
-use plan::Ino;
+use crate::{Error, IdempotencyKey, Meta, Result, keys};
+use plan::{Ino, TxId};
 use serde::{Deserialize, Serialize};
 
 /// The largest value of an extended attribute, in bytes.
@@ -209,7 +209,7 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn set_attributes(&self, ino: Ino, change: AttributeChange, now: Time) -> Result<(Attributes, Seq)> {
+    pub fn set_attributes(&self, ino: Ino, change: AttributeChange, now: Time) -> Result<(Attributes, TxId)> {
         self.set_attributes_once(ino, change, now, None)
     }
 
@@ -223,7 +223,7 @@ impl Meta {
         change: AttributeChange,
         now: Time,
         idempotency_key: Option<&IdempotencyKey>,
-    ) -> Result<(Attributes, Seq)> {
+    ) -> Result<(Attributes, TxId)> {
         let at = |time| match time {
             SetTime::Now => now,
             SetTime::To(time) => time,
@@ -311,7 +311,7 @@ impl Meta {
         value: &[u8],
         must_exist: Option<bool>,
         now: Time,
-    ) -> Result<Seq> {
+    ) -> Result<TxId> {
         self.set_attribute_once(ino, name, value, must_exist, now, None)
     }
 
@@ -327,7 +327,7 @@ impl Meta {
         must_exist: Option<bool>,
         now: Time,
         idempotency_key: Option<&IdempotencyKey>,
-    ) -> Result<Seq> {
+    ) -> Result<TxId> {
         check_attribute(name, value)?;
         let key = keys::attribute(ino, name);
         let ((), committed) = run(&*self.kv, |t| {
@@ -348,7 +348,7 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound`, `NoAttribute`.
-    pub fn remove_attribute(&self, ino: Ino, name: &[u8], now: Time) -> Result<Seq> {
+    pub fn remove_attribute(&self, ino: Ino, name: &[u8], now: Time) -> Result<TxId> {
         self.remove_attribute_once(ino, name, now, None)
     }
 
@@ -362,7 +362,7 @@ impl Meta {
         name: &[u8],
         now: Time,
         idempotency_key: Option<&IdempotencyKey>,
-    ) -> Result<Seq> {
+    ) -> Result<TxId> {
         let key = keys::attribute(ino, name);
         let ((), committed) = run(&*self.kv, |t| {
             t.get_bytes(&key)?.ok_or(Error::NoAttribute)?;

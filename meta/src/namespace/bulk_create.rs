@@ -8,8 +8,8 @@ use crate::namespace::attributes::check_attribute;
 use crate::namespace::content::put_new;
 use crate::record::{DirectoryDelta, Entry, FileKind, InodeLocation, Time};
 use crate::transaction::run;
-use crate::{Error, Meta, Result, Seq, keys};
-use plan::{Extent, Ino};
+use crate::{Error, Meta, Result, keys};
+use plan::{Extent, Ino, TxId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -63,7 +63,7 @@ pub struct BulkResult {
     /// The indices of files whose name is taken by another file, or whose directory is gone.
     pub refused: Vec<u32>,
     /// The transaction's number.
-    pub seq: Seq,
+    pub seq: TxId,
 }
 
 impl Meta {

@@ -6,9 +6,9 @@ use super::{Attributes, MAX_SIZE};
 use crate::record::DeadStripe;
 use crate::record::{Content, Dinode, FileKind, Time, decode, encode};
 use crate::transaction::{Transaction, run};
-use crate::{Error, IdempotencyKey, Meta, Result, Seq, keys};
+use crate::{Error, IdempotencyKey, Meta, Result, keys};
 use plan::extent::{Edit, edit};
-use plan::{Extent, ExtentPlace, Ino, SetId};
+use plan::{Extent, ExtentPlace, Ino, SetId, TxId};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -362,7 +362,7 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound`, `IsDirectory`, `Invalid`, `TooLarge`.
-    pub fn change_content(&self, ino: Ino, edit: &ContentEdit) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {
+    pub fn change_content(&self, ino: Ino, edit: &ContentEdit) -> Result<(Attributes, Vec<DeadStripe>, TxId)> {
         self.change_content_once(ino, edit, None)
     }
 
@@ -375,7 +375,7 @@ impl Meta {
         ino: Ino,
         edit: &ContentEdit,
         idempotency_key: Option<&IdempotencyKey>,
-    ) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {
+    ) -> Result<(Attributes, Vec<DeadStripe>, TxId)> {
         let (changed, dead, seq) = self.bounded(&[(ino, edit)], |t, edits, removed| {
             let (_, edit) = edits.first().ok_or(Error::NotFound)?;
             let changed = Attributes::new(&change(t, ino, edit, removed)?, None);
@@ -391,7 +391,7 @@ impl Meta {
         &self,
         edits: &[(Ino, &ContentEdit)],
         mut work: impl FnMut(&mut Transaction, &[(Ino, &ContentEdit)], &mut Removed) -> Result<T>,
-    ) -> Result<(T, Vec<DeadStripe>, Seq)> {
+    ) -> Result<(T, Vec<DeadStripe>, TxId)> {
         let (mut dead, mut removed) = (Vec::new(), Removed::default());
         let mut carry_out = |edits: &[(Ino, &ContentEdit)], removed: &mut Removed| {
             run(&*self.kv, |t| {
@@ -489,7 +489,7 @@ impl Meta {
     ///
     /// # Errors
     /// As `change_content`.
-    pub fn change_contents(&self, edits: &[(Ino, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
+    pub fn change_contents(&self, edits: &[(Ino, ContentEdit)]) -> Result<(Vec<DeadStripe>, TxId)> {
         self.change_contents_once(edits, None)
     }
 
@@ -498,7 +498,7 @@ impl Meta {
     ///
     /// # Errors
     /// As `change_contents`, and an error when durability cannot be confirmed.
-    pub fn change_contents_durably(&self, edits: &[(Ino, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
+    pub fn change_contents_durably(&self, edits: &[(Ino, ContentEdit)]) -> Result<(Vec<DeadStripe>, TxId)> {
         let (dead, seq) = self.change_contents(edits)?;
         self.sync(seq)?;
         Ok((dead, seq))
@@ -512,7 +512,7 @@ impl Meta {
         &self,
         edits: &[(Ino, ContentEdit)],
         idempotency_key: Option<&IdempotencyKey>,
-    ) -> Result<(Vec<DeadStripe>, Seq)> {
+    ) -> Result<(Vec<DeadStripe>, TxId)> {
         let all: Vec<(Ino, &ContentEdit)> = edits.iter().map(|(ino, edit)| (*ino, edit)).collect();
         let ((), dead, seq) = self.bounded(&all, |t, edits, removed| {
             for (ino, edit) in edits {

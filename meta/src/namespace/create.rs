@@ -4,8 +4,8 @@ use super::find::{FoundDinode, directory, entry, find};
 use super::{Attributes, MAX_LINK, MAX_LINKS, ROOT, check_name};
 use crate::record::{Content, Dinode, DirectoryDelta, DirectoryState, Entry, FileKind, InodeLocation, Time};
 use crate::transaction::{Transaction, run};
-use crate::{Error, IdempotencyKey, Meta, Result, Seq, keys};
-use plan::Ino;
+use crate::{Error, IdempotencyKey, Meta, Result, keys};
+use plan::{Ino, TxId};
 use serde::{Deserialize, Serialize};
 
 /// A file to create.
@@ -78,7 +78,7 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound` and `NotDirectory` for the parent, `Exists`, `NameTooLong`, `Invalid`.
-    pub fn make(&self, parent: Ino, name: &[u8], new: &New, now: Time) -> Result<(Attributes, Seq)> {
+    pub fn make(&self, parent: Ino, name: &[u8], new: &New, now: Time) -> Result<(Attributes, TxId)> {
         self.make_once(parent, name, new, now, None)
     }
 
@@ -93,7 +93,7 @@ impl Meta {
         new: &New,
         now: Time,
         idempotency_key: Option<&IdempotencyKey>,
-    ) -> Result<(Attributes, Seq)> {
+    ) -> Result<(Attributes, TxId)> {
         check_name(name)?;
         if new.link.len() > MAX_LINK {
             return Err(Error::NameTooLong);
@@ -133,7 +133,7 @@ impl Meta {
     ///
     /// # Errors
     /// `NotFound`, `Exists`, `NotDirectory`, `TooManyLinks`; `NotPermitted` for directories.
-    pub fn link(&self, ino: Ino, parent: Ino, name: &[u8], now: Time) -> Result<(Attributes, Seq)> {
+    pub fn link(&self, ino: Ino, parent: Ino, name: &[u8], now: Time) -> Result<(Attributes, TxId)> {
         self.link_once(ino, parent, name, now, None)
     }
 
@@ -148,7 +148,7 @@ impl Meta {
         name: &[u8],
         now: Time,
         idempotency_key: Option<&IdempotencyKey>,
-    ) -> Result<(Attributes, Seq)> {
+    ) -> Result<(Attributes, TxId)> {
         check_name(name)?;
         let (linked, committed) = run(&*self.kv, |t| {
             let FoundDinode { mut dinode, entry: inside } = find(t, ino)?;

@@ -6,8 +6,8 @@ use super::find::{entry, find};
 use crate::record::DeadStripe;
 use crate::record::{Content, Dinode, Entry, FileKind, InodeLocation, Time};
 use crate::transaction::{Transaction, run};
-use crate::{Error, IdempotencyKey, Meta, Result, Seq, keys};
-use plan::Ino;
+use crate::{Error, IdempotencyKey, Meta, Result, keys};
+use plan::{Ino, TxId};
 use serde::{Deserialize, Serialize};
 
 /// The result of removing a name.
@@ -22,7 +22,7 @@ pub struct Removed {
     /// Stripes to which nothing refers any more.
     pub dead: Vec<DeadStripe>,
     /// The transaction's number.
-    pub seq: Seq,
+    pub seq: TxId,
 }
 
 /// Removes one name from a file whose entry is being removed or replaced. `keep` keeps a file
@@ -144,7 +144,7 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be written.
-    pub fn drop_orphan(&self, ino: Ino) -> Result<(Vec<DeadStripe>, Seq)> {
+    pub fn drop_orphan(&self, ino: Ino) -> Result<(Vec<DeadStripe>, TxId)> {
         let mut dead = Vec::new();
         loop {
             let (more, committed) = run(&*self.kv, |t| {
@@ -179,7 +179,7 @@ impl Meta {
     ///
     /// # Errors
     /// When the metadata cannot be written.
-    pub fn drop_small_orphans(&self, inos: &[Ino]) -> Result<(Vec<Ino>, Vec<DeadStripe>, Seq)> {
+    pub fn drop_small_orphans(&self, inos: &[Ino]) -> Result<(Vec<Ino>, Vec<DeadStripe>, TxId)> {
         let (large, committed) = run(&*self.kv, |t| {
             let mut large = Vec::new();
             for &ino in inos {

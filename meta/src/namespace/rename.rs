@@ -6,8 +6,8 @@ use super::remove::{Removed, drop_directory, drop_name, must_be_empty};
 use super::{ROOT, check_name};
 use crate::record::{DirectoryDelta, Entry, FileKind, InodeLocation, Time};
 use crate::transaction::{Transaction, run};
-use crate::{Error, IdempotencyKey, Meta, Result, Seq, keys};
-use plan::Ino;
+use crate::{Error, IdempotencyKey, Meta, Result, keys};
+use plan::{Ino, TxId};
 use serde::{Deserialize, Serialize};
 
 /// What to do when a file already has the new name.
@@ -43,7 +43,7 @@ impl Meta {
     /// `NotFound`, also when another file than `replaced` has the new name by now; `Exists`,
     /// `NotEmpty`, `IsDirectory`, `NotDirectory`; `Invalid` when a directory would move into
     /// itself.
-    pub fn rename(&self, rename: &Rename, now: Time) -> Result<(Option<Removed>, Seq)> {
+    pub fn rename(&self, rename: &Rename, now: Time) -> Result<(Option<Removed>, TxId)> {
         self.rename_once(rename, now, None)
     }
 
@@ -57,7 +57,7 @@ impl Meta {
         rename: &Rename,
         now: Time,
         idempotency_key: Option<&IdempotencyKey>,
-    ) -> Result<(Option<Removed>, Seq)> {
+    ) -> Result<(Option<Removed>, TxId)> {
         check_name(&rename.from.1)?;
         check_name(&rename.to.1)?;
         let (gone, committed) = run(&*self.kv, |t| {

@@ -2,6 +2,7 @@
 //! anything else may be wrong. The fuzz target `journal` makes them, too.
 
 use gf::checksum::Crc64;
+use plan::TxId;
 use volume::target::TargetFile;
 
 /// The volume of the files.
@@ -133,7 +134,11 @@ fn file(script: &mut Script<'_>) -> (TargetFile, Vec<u8>) {
         let payload = [script.number(pairs).to_le_bytes(), script.number(0).to_le_bytes()].concat();
         put(&mut bytes, &end, &payload, 16);
     }
-    let file = if is_snapshot { TargetFile::Snapshot { last: named } } else { TargetFile::Journal { first: named } };
+    let file = if is_snapshot {
+        TargetFile::Snapshot { last: TxId(named) }
+    } else {
+        TargetFile::Journal { first: TxId(named) }
+    };
     (file, bytes)
 }
 

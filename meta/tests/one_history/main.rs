@@ -12,7 +12,7 @@ mod unreadable;
 use common::{memory, of_places, small};
 use meta::journal::{Access, JournalLimits, Journaled, MirrorTarget, Options};
 use meta::kv::{Batch, Kv, KvError};
-use plan::TargetId;
+use plan::{TargetId, TxId};
 use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex};
@@ -66,7 +66,7 @@ fn named(name: &str, seen: &Seen, losses: usize) -> Options {
 }
 
 /// A transaction with a number: its key, and the count of all.
-fn add(kv: &Journaled, number: u64) -> Result<u64, KvError> {
+fn add(kv: &Journaled, number: u64) -> Result<TxId, KvError> {
     let mut batch = Batch::default();
     batch.put(number.to_be_bytes(), vec![7; 50]);
     batch.merge("sum", 1i64.to_le_bytes());
@@ -434,7 +434,7 @@ fn random_history(seed: u64) {
                     }
                 }
                 // A snapshot waits for transactions that are not durable.
-                if random.u8(..8) == 0 && opening.kv.sync(u64::MAX).is_ok() {
+                if random.u8(..8) == 0 && opening.kv.sync(TxId::MAX).is_ok() {
                     let _ = opening.kv.checkpoint();
                 }
             }

@@ -23,9 +23,9 @@ use crate::transport::Call;
 use codec::{decode, decode_answer, encode};
 use meta::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, Listed, Meta, New, Removed,
-    Rename, Result, Seq, SetRecord, Time, Totals,
+    Rename, Result, SetRecord, Time, Totals,
 };
-use plan::{Extent, Ino, RecordOffset, SessionId, SetId, TargetId};
+use plan::{Extent, Ino, Position, RecordOffset, SessionId, SetId, TargetId, TxId};
 use serde::{Deserialize, Serialize};
 use sound::Sound;
 use std::ops::Range;
@@ -41,35 +41,35 @@ macro_rules! port {
             2 lookup(parent: Ino, name: Vec<u8> as &[u8]) -> Attributes;
             3 parent(ino: Ino) -> Ino;
             4 describe(ino: Ino) -> (Attributes, Option<Vec<u8>>);
-            5 set_attributes(ino: Ino, change: AttributeChange, now: Time) -> (Attributes, Seq);
+            5 set_attributes(ino: Ino, change: AttributeChange, now: Time) -> (Attributes, TxId);
             6 read_link(ino: Ino) -> Vec<u8>;
             7 attribute(ino: Ino, name: Vec<u8> as &[u8]) -> Vec<u8>;
             8 attribute_names(ino: Ino) -> Vec<Vec<u8>>;
             9 set_attribute(
                 ino: Ino, name: Vec<u8> as &[u8], value: Vec<u8> as &[u8], must_exist: Option<bool>, now: Time
-            ) -> Seq;
-            10 remove_attribute(ino: Ino, name: Vec<u8> as &[u8], now: Time) -> Seq;
-            11 make(parent: Ino, name: Vec<u8> as &[u8], new: New as &New, now: Time) -> (Attributes, Seq);
-            12 link(ino: Ino, parent: Ino, name: Vec<u8> as &[u8], now: Time) -> (Attributes, Seq);
+            ) -> TxId;
+            10 remove_attribute(ino: Ino, name: Vec<u8> as &[u8], now: Time) -> TxId;
+            11 make(parent: Ino, name: Vec<u8> as &[u8], new: New as &New, now: Time) -> (Attributes, TxId);
+            12 link(ino: Ino, parent: Ino, name: Vec<u8> as &[u8], now: Time) -> (Attributes, TxId);
             13 unlink(parent: Ino, name: Vec<u8> as &[u8], ino: Ino, keep: bool, now: Time) -> Removed;
             14 remove_directory(parent: Ino, name: Vec<u8> as &[u8], ino: Ino, keep: bool, now: Time) -> Removed;
-            15 rename(rename: Rename as &Rename, now: Time) -> (Option<Removed>, Seq);
+            15 rename(rename: Rename as &Rename, now: Time) -> (Option<Removed>, TxId);
             16 list(parent: Ino, cookie: u64, limit: usize) -> Vec<Listed>;
             17 extents(ino: Ino, range: Range<u64>) -> Vec<Extent>;
-            18 change_content(ino: Ino, edit: ContentEdit as &ContentEdit) -> (Attributes, Vec<DeadStripe>, Seq);
-            19 change_contents(edits: Vec<(Ino, ContentEdit)> as &[(Ino, ContentEdit)]) -> (Vec<DeadStripe>, Seq);
-            20 share(stripes: Vec<(SetId, RecordOffset)> as &[(SetId, RecordOffset)], ino: Ino) -> Seq;
+            18 change_content(ino: Ino, edit: ContentEdit as &ContentEdit) -> (Attributes, Vec<DeadStripe>, TxId);
+            19 change_contents(edits: Vec<(Ino, ContentEdit)> as &[(Ino, ContentEdit)]) -> (Vec<DeadStripe>, TxId);
+            20 share(stripes: Vec<(SetId, RecordOffset)> as &[(SetId, RecordOffset)], ino: Ino) -> TxId;
             21 set(set: SetId) -> SetRecord;
-            22 seal_set(set: SetId, length: u32) -> Seq;
-            23 queue_repair(set: SetId, positions: Vec<u16> as &[u16]) -> Seq;
+            22 seal_set(set: SetId, length: u32) -> TxId;
+            23 queue_repair(set: SetId, positions: Vec<Position> as &[Position]) -> TxId;
             24 totals() -> Totals;
-            25 sync(seq: Seq) -> ();
+            25 sync(seq: TxId) -> ();
             26 new_inos(count: u32) -> Ino;
             27 put_files(files: Vec<BulkFile> as &[BulkFile]) -> BulkResult;
             28 lookups(names: Vec<(Ino, Vec<u8>)> as &[(Ino, Vec<u8>)]) -> Vec<Option<Attributes>>;
             29 change_contents_durably(
                 edits: Vec<(Ino, ContentEdit)> as &[(Ino, ContentEdit)]
-            ) -> (Vec<DeadStripe>, Seq);
+            ) -> (Vec<DeadStripe>, TxId);
             31 content(ino: Ino, range: Range<u64>) -> (u64, Vec<Extent>);
             32 has_privileges(ino: Ino) -> bool;
         }

@@ -5,7 +5,7 @@
 use super::file_lock::FileLock;
 use super::takeover::{Entry, Held};
 use meta::{AttributeChange, BulkFile, ContentEdit, Error, MAX_SIZE, New, Rename, Resize, Result, SetTime, Time};
-use plan::{Extent, ExtentPlace, Ino, RecordOffset, SessionId, SetId, TargetId};
+use plan::{Extent, ExtentPlace, Ino, Position, RecordOffset, SessionId, SetId, TargetId, TxId};
 use std::ops::Range;
 
 /// Arguments of an operation.
@@ -24,7 +24,8 @@ macro_rules! any {
     ($($type:ty),*) => { $(impl Sound for $type {})* };
 }
 
-any!(bool, u8, u16, u32, u64, usize, String, TargetId, SetId, Ino, SessionId, RecordOffset, New, Rename, Entry);
+any!(bool, u8, u16, u32, u64, usize, String, New, Rename, Entry);
+any!(TargetId, SetId, Position, RecordOffset, Ino, SessionId, TxId);
 
 fn invalid(what: &'static str) -> Result<()> {
     Err(Error::Invalid(what.into()))

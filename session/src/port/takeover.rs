@@ -1,8 +1,7 @@
 //! What a client and a server of an opening tell each other when a session begins or is reclaimed.
 
 use super::file_lock::FileLock;
-use meta::Seq;
-use plan::{Ino, SessionId, SetId};
+use plan::{Ino, SessionId, SetId, StripeSeq, TxId};
 use serde::{Deserialize, Serialize};
 
 /// The version of the messages of a session that this crate speaks. A server also speaks the one
@@ -49,7 +48,7 @@ pub struct Welcome {
     /// The volume's label, as JSON.
     pub label: String,
     /// The first number that the session gives to its stripes.
-    pub first_stripe: u64,
+    pub first_stripe: StripeSeq,
     /// Changes when unsynced data may be lost with the earlier server; for clients of version 1,
     /// which do not compare openings.
     pub start: u64,
@@ -68,8 +67,8 @@ pub struct Entered {
     /// The server's opening.
     pub opening: Opening,
     /// The last transaction of the opening that the client knows that is still there. Later ones
-    /// were lost with the server. `Seq::MAX` when nothing was lost.
-    pub recovered: Seq,
+    /// were lost with the server. `TxId::MAX` when nothing was lost.
+    pub recovered: TxId,
 }
 
 /// What a session has, for a server that does not know it. A long list comes in parts.

@@ -9,8 +9,8 @@ use crate::port::Opening;
 use crate::ranks::{
     FileLocks, SessionEnds, SessionKey, SessionNotes, SessionOpenings, SessionTable, SessionsBefore, SetsBefore,
 };
-use meta::{Error, Meta, Result, Seq};
-use plan::{Ino, SessionId, SetId};
+use meta::{Error, Meta, Result};
+use plan::{Ino, SessionId, SetId, TxId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Condvar;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -82,7 +82,7 @@ impl Leases {
     ///
     /// # Errors
     /// When the metadata cannot be read, or the system has no random bytes.
-    pub fn begin(&self, meta: &Meta, opening: u64, found: Seq, serves: bool) -> Result<Began> {
+    pub fn begin(&self, meta: &Meta, opening: u64, found: TxId, serves: bool) -> Result<Began> {
         let known: BTreeSet<SessionId> = meta.setting(SESSIONS)?.unwrap_or_default();
         let ended = !serves && !known.is_empty();
         let before = if serves { known } else { BTreeSet::new() };
@@ -109,7 +109,7 @@ impl Leases {
     ///
     /// # Errors
     /// When the metadata cannot be read or written, or the system has no random bytes.
-    pub fn sign(&self, meta: &Meta, seq: Seq) -> Result<Seq> {
+    pub fn sign(&self, meta: &Meta, seq: TxId) -> Result<TxId> {
         let (key, seq) = match meta.setting(KEY)? {
             Some(key) => (key, seq),
             None => {

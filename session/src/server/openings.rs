@@ -3,7 +3,7 @@
 //! is does not matter.
 
 use crate::port::Opening;
-use meta::Seq;
+use plan::TxId;
 use serde::{Deserialize, Serialize};
 
 /// The most openings that are remembered. A client that knows an older one may have lost all that
@@ -14,7 +14,7 @@ const MAX_OPENINGS: usize = 256;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Openings {
     /// Each with the last transaction that was there when it began.
-    last: Vec<(Opening, Seq)>,
+    last: Vec<(Opening, TxId)>,
     /// The last opening that may have lost something.
     lossy: u64,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Openings {
 impl Openings {
     /// A new opening found the transactions up to `found`. `closed` is the last opening that ended
     /// with everything durable.
-    pub fn begin(&mut self, opening: Opening, found: Seq, closed: u64) {
+    pub fn begin(&mut self, opening: Opening, found: TxId, closed: u64) {
         if self.last.last().is_none_or(|(before, _)| before.number != closed) {
             self.lossy = opening.number;
         }
@@ -41,12 +41,12 @@ impl Openings {
         self.lossy
     }
 
-    /// The last transaction of an opening that all later ones found; `Seq::MAX` if there is no
+    /// The last transaction of an opening that all later ones found; `TxId::MAX` if there is no
     /// later one, 0 if it is not known.
-    pub fn recovered(&self, known: &Opening) -> Seq {
+    pub fn recovered(&self, known: &Opening) -> TxId {
         match self.last.iter().position(|(opening, _)| opening == known) {
-            Some(at) => self.last[at + 1..].iter().map(|(_, found)| *found).min().unwrap_or(Seq::MAX),
-            None => 0,
+            Some(at) => self.last[at + 1..].iter().map(|(_, found)| *found).min().unwrap_or(TxId::MAX),
+            None => TxId(0),
         }
     }
 }
@@ -63,26 +63,26 @@ mod tests {
     fn what_any_later_opening_did_not_find_is_lost() {
         let mut openings = Openings::default();
         for (number, found) in [(1, 0), (2, 70), (3, 55), (4, 90)] {
-            openings.begin(opening(number), found, 0);
+            openings.begin(opening(number), TxId(found), 0);
         }
-        let recovered = |number| openings.recovered(&opening(number));
-        assert_eq!([1, 2, 3, 4, 5].map(recovered), [55, 55, 90, Seq::MAX, 0]);
-        assert_eq!(openings.recovered(&Opening { id: [9; 16], ..opening(3) }), 0, "another history");
-        assert_eq!(openings.recovered(&Opening::default()), 0);
+        let recovered = |number| openings.recovered(&opening(number)).0;
+        assert_eq!([1, 2, 3, 4, 5].map(recovered), [55, 55, 90, u64::MAX, 0]);
+        assert_eq!(openings.recovered(&Opening { id: [9; 16], ..opening(3) }), TxId(0), "another history");
+        assert_eq!(openings.recovered(&Opening::default()), TxId(0));
         assert_eq!((openings.current(), openings.lossy()), (opening(4), 4));
-        openings.begin(opening(5), 99, 4);
+        openings.begin(opening(5), TxId(99), 4);
         assert_eq!(openings.lossy(), 4, "the one before ended with everything durable");
         for number in 6..1000 {
-            openings.begin(opening(number), number, 0);
+            openings.begin(opening(number), TxId(number), 0);
         }
-        assert_eq!((openings.last.len(), openings.recovered(&opening(5))), (MAX_OPENINGS, 0));
-        assert_eq!(openings.recovered(&opening(998)), 999);
+        assert_eq!((openings.last.len(), openings.recovered(&opening(5))), (MAX_OPENINGS, TxId(0)));
+        assert_eq!(openings.recovered(&opening(998)), TxId(999));
     }
 
     /// The bytes of the setting in the metadata, made from the rules of postcard 1.
     #[test]
     fn openings_have_fixed_bytes() {
-        let openings = Openings { last: vec![(opening(3), 300), (opening(4), 7)], lossy: 4 };
+        let openings = Openings { last: vec![(opening(3), TxId(300)), (opening(4), TxId(7))], lossy: 4 };
         let bytes = postcard::to_stdvec(&openings).unwrap();
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         let (third, fourth) = ("03".repeat(16), "04".repeat(16));

@@ -2,7 +2,7 @@
 
 use super::Leases;
 use meta::{DeadStripe, Meta, Result, SetRecord};
-use plan::{Ino, SessionId, SetId, TargetId};
+use plan::{Ino, SessionId, SetId, StripeSeq, TargetId, TxId};
 use std::sync::Arc;
 
 /// What a stripe in a new chunk set can have.
@@ -45,7 +45,7 @@ pub trait Volume: Send + Sync + 'static {
     fn space(&self) -> (u64, u64);
 
     /// The first number that a session gives to its stripes.
-    fn first_stripe(&self, session: SessionId) -> u64;
+    fn first_stripe(&self, session: SessionId) -> StripeSeq;
 
     /// What a stripe can have that is written now.
     fn limits(&self) -> StripeLimits;
@@ -83,7 +83,7 @@ pub trait Volume: Send + Sync + 'static {
     fn added_inline(&self, ino: Ino, bytes: u64);
 
     /// A transaction freed these stripes.
-    fn freed(&self, dead: Vec<DeadStripe>, seq: meta::Seq);
+    fn freed(&self, dead: Vec<DeadStripe>, seq: TxId);
 
     /// Removes a file without a name that nobody needs any more.
     fn remove_orphan(&self, ino: Ino);

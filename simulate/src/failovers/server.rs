@@ -4,6 +4,7 @@ use super::stored::{SUM, number};
 use crate::broken::Broken;
 use meta::journal::{Journaled, Standing};
 use meta::kv::{Batch, Kv, KvError};
+use plan::TxId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -58,7 +59,7 @@ impl Server {
             let stored = self.kv.get(&request.to_be_bytes())?.filter(|_| self.broken != Broken::Once);
             if let Some(stored) = stored {
                 // What was found need not be durable yet.
-                (number(&stored), u64::MAX)
+                (number(&stored), TxId::MAX)
             } else {
                 let position = self.kv.get(SUM)?.as_deref().map_or(0, number) + 1;
                 let mut batch = Batch::default();

@@ -7,7 +7,7 @@
 use super::bytes::{Reader, Writer};
 use super::{FORMAT_VERSION, FormatError, MAX_BLOCK_BYTES, Timestamp};
 use gf::checksum::{Crc64, crc64};
-use plan::{RecordOffset, SetId};
+use plan::{Position, RecordOffset, SetId, StripeSeq};
 
 /// The length of the file header in bytes.
 pub const CHUNK_HEADER_BYTES: usize = 4096;
@@ -39,7 +39,7 @@ pub struct ChunkHeader {
     /// The chunk set.
     pub set: SetId,
     /// The position of its blocks in the stripes.
-    pub position: u16,
+    pub position: Position,
     /// Data and parity blocks of a stripe.
     pub shape: (u16, u16),
     /// The code's canonical spec.
@@ -66,7 +66,7 @@ impl ChunkHeader {
         to.u64(0);
         to.bytes(&self.volume.0);
         to.u64(self.set.0);
-        to.u16(self.position);
+        to.u16(self.position.0);
         to.u16(self.shape.0);
         to.u16(self.shape.1);
         to.text(self.code.as_bytes(), CODE_BYTES);
@@ -106,7 +106,7 @@ impl ChunkHeader {
             unknown => return Err(FormatError::Features(unknown)),
         }
         let (volume, set) = (VolumeId(from.array()), SetId(from.u64()));
-        let (position, k, m) = (from.u16(), from.u16(), from.u16());
+        let (position, k, m) = (Position(from.u16()), from.u16(), from.u16());
         let code = from.text(CODE_BYTES).filter(|code| !code.is_empty() && code.iter().all(u8::is_ascii_graphic));
         let code = code.ok_or(FormatError::Field("the code is not 1 to 100 characters of text"))?;
         let unit = from.u32();
@@ -116,7 +116,7 @@ impl ChunkHeader {
         if from.u32() != GRANULE_BYTES as u32 {
             return Err(FormatError::Field("the granule length is not 4096"));
         }
-        if k == 0 || usize::from(k) + usize::from(m) > 256 || position >= k + m {
+        if k == 0 || usize::from(k) + usize::from(m) > 256 || position.0 >= k + m {
             return Err(FormatError::Field("the position or the shape is out of range"));
         }
         let created = Timestamp { seconds: from.i64(), nanoseconds: from.u32() };
@@ -136,11 +136,11 @@ pub struct StripeHeader {
     /// The chunk set.
     pub set: SetId,
     /// The position of the block.
-    pub position: u16,
+    pub position: Position,
     /// The offset of the record in the chunk.
     pub record: RecordOffset,
     /// Identifies the stripe in the volume.
-    pub sequence: u64,
+    pub sequence: StripeSeq,
     /// User data of the stripe, in bytes.
     pub data_bytes: u32,
     /// The length of the manifest after the user data, in bytes.
@@ -181,13 +181,13 @@ impl StripeHeader {
         to.bytes(&RECORD_MAGIC);
         to.bytes(&self.volume.0);
         to.u64(self.set.0);
-        to.u64(self.sequence);
+        to.u64(self.sequence.0);
         to.u32(self.record.0);
         to.u32(self.data_bytes);
         to.u32(self.manifest_bytes);
         to.u32(self.block_bytes);
         to.u32(self.checksums.len() as u32);
-        to.u16(self.position);
+        to.u16(self.position.0);
         to.u16(0);
         to.u32(GRANULE_BYTES as u32);
         to.u32(0);
@@ -214,9 +214,9 @@ impl StripeHeader {
             return Err(FormatError::Magic);
         }
         let volume = VolumeId(from.array());
-        let (set, sequence, record) = (SetId(from.u64()), from.u64(), RecordOffset(from.u32()));
+        let (set, sequence, record) = (SetId(from.u64()), StripeSeq(from.u64()), RecordOffset(from.u32()));
         let [data_bytes, manifest_bytes, block_bytes, granules] = [from.u32(), from.u32(), from.u32(), from.u32()];
-        let (position, _reserved) = (from.u16(), from.u16());
+        let (position, _reserved) = (Position(from.u16()), from.u16());
         let (granule_bytes, _more, stored) = (from.u32(), from.u32(), from.u64());
         // Check these before the checksum, because they determine which bytes it covers.
         let block = block_bytes as usize;
@@ -247,9 +247,9 @@ mod tests {
         StripeHeader {
             volume: VolumeId([7; 16]),
             set: SetId(3),
-            position: 2,
+            position: Position(2),
             record: RecordOffset(4096),
-            sequence: 9,
+            sequence: StripeSeq(9),
             data_bytes: 10_000,
             manifest_bytes: 33,
             block_bytes: 5056,
@@ -261,7 +261,7 @@ mod tests {
         ChunkHeader {
             volume: VolumeId([7; 16]),
             set: SetId(3),
-            position: 2,
+            position: Position(2),
             shape: (4, 2),
             code: "rs:4+2".into(),
             unit: 1,

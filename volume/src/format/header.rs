@@ -6,7 +6,7 @@ use super::object_id::ObjectId;
 use super::timestamp::Timestamp;
 use super::{FORMAT_VERSION, FormatError};
 use gf::checksum::crc64;
-use plan::SetId;
+use plan::{Position, SetId};
 
 const MAGIC: [u8; 8] = *b"\x89WEFT\r\n\x1a";
 const CHECKSUM_AT: usize = HEADER_BYTES - 8;
@@ -24,7 +24,7 @@ pub struct Header {
     /// The chunk set within a volume; 0 for an object that was encoded on its own.
     pub chunk_set: SetId,
     /// The position of the chunk's blocks in every stripe.
-    pub position: usize,
+    pub position: Position,
     /// The code's canonical spec, at most 100 bytes.
     pub code: String,
     /// The geometry.
@@ -57,7 +57,7 @@ impl Header {
         to.u64(0);
         to.bytes(&self.object.0);
         to.u64(self.chunk_set.0);
-        to.u16(self.position as u16);
+        to.u16(self.position.0);
         to.u16(layout.k() as u16);
         to.u16(layout.m() as u16);
         to.text(self.code.as_bytes(), CODE_BYTES);
@@ -106,12 +106,13 @@ impl Header {
         }
         let object = ObjectId(from.array());
         let chunk_set = SetId(from.u64());
-        let [position, k, m] = [from.u16(), from.u16(), from.u16()].map(usize::from);
+        let position = Position(from.u16());
+        let [k, m] = [from.u16(), from.u16()].map(usize::from);
         let code = from.text(CODE_BYTES).filter(|code| !code.is_empty() && code.iter().all(u8::is_ascii_graphic));
         let code = code.ok_or(FormatError::Field("the code is not 1 to 100 characters of text"))?;
         let [unit, block, granule] = [from.u32(), from.u32(), from.u32()].map(|n| n as usize);
         let layout = Layout::new((k, m), unit, block, granule, from.u64())?;
-        allow(position < layout.blocks(), "the position is not below k + m")?;
+        allow(position.index() < layout.blocks(), "the position is not below k + m")?;
         allow(from.u64() == layout.stripes(), "the number of stripes does not fit the object's length")?;
         let mode = from.u32();
         allow(mode <= 0o7777, "the mode has more than permission bits")?;
@@ -144,7 +145,7 @@ pub(super) mod tests {
             compatible: 0,
             object: ObjectId(*b"0123456789abcdef"),
             chunk_set: SetId(0),
-            position: 5,
+            position: Position(5),
             code: "rs:4+2".into(),
             layout: Layout::new((4, 2), 1, 1 << 20, 1 << 16, 123_456_789).unwrap(),
             name: b"na\xffme \n".to_vec(),
@@ -220,7 +221,7 @@ pub(super) mod tests {
             let Ok(layout) = Layout::new((k, m), unit, unit * units, 1 << granule, object_bytes) else { return Ok(()) };
             let time = Timestamp { seconds, nanoseconds };
             let header = Header {
-                object: ObjectId(id), position: position % (k + m), layout, name, mode,
+                object: ObjectId(id), position: Position::at(position % (k + m)), layout, name, mode,
                 modified: time, accessed: Timestamp { seconds: !seconds, ..time }, created: time, ..example()
             };
             if valid_name(&header.name) {

@@ -8,6 +8,7 @@ use super::bytes::{Reader, Writer};
 use super::layout::{Layout, MAX_BLOCK_BYTES, RECORD_FIXED_BYTES as FIXED_BYTES, record_header_bytes};
 use super::object_id::ObjectId;
 use gf::checksum::crc64;
+use plan::Position;
 
 const MAGIC: [u8; 8] = *b"WEFTREC\n";
 const CHECKSUM_AT: usize = 56;
@@ -26,7 +27,7 @@ pub struct RecordHeader {
     /// The bytes that one checksum covers; the last may cover fewer.
     pub granule_bytes: usize,
     /// The block's position in the stripe.
-    pub position: usize,
+    pub position: Position,
     /// CRC-64/NVME of each granule of the block.
     pub checksums: Vec<u64>,
 }
@@ -36,7 +37,7 @@ impl RecordHeader {
     pub fn new(
         object: ObjectId,
         layout: &Layout,
-        position: usize,
+        position: Position,
         stripe: u64,
         data_bytes: usize,
         checksums: Vec<u64>,
@@ -65,7 +66,7 @@ impl RecordHeader {
         to.u32(self.block_bytes as u32);
         to.u32(self.granule_bytes as u32);
         to.u32(self.checksums.len() as u32);
-        to.u16(self.position as u16);
+        to.u16(self.position.0);
         to.u16(0);
         to.u64(0);
         for &checksum in &self.checksums {
@@ -94,7 +95,7 @@ impl RecordHeader {
         let object = ObjectId(from.array());
         let (stripe, data_bytes) = (from.u64(), from.u64());
         let [block_bytes, granule_bytes, granules] = [from.u32(), from.u32(), from.u32()].map(|n| n as usize);
-        let (position, _reserved, stored) = (usize::from(from.u16()), from.u16(), from.u64());
+        let (position, _reserved, stored) = (Position(from.u16()), from.u16(), from.u64());
         // Check these before the checksum, because they determine which bytes it covers.
         if block_bytes > MAX_BLOCK_BYTES || granule_bytes == 0 || granules != block_bytes.div_ceil(granule_bytes) {
             return Err(FormatError::Field("the number of granules does not fit the block"));
@@ -108,7 +109,7 @@ impl RecordHeader {
         if checksum.value() != stored {
             return Err(FormatError::Checksum);
         }
-        if position >= 256 {
+        if position.0 >= 256 {
             return Err(FormatError::Field("the position is not below 256"));
         }
         let checksums = (0..granules).map(|_| from.u64()).collect();
@@ -140,7 +141,7 @@ mod tests {
             data_bytes: (4 * block.len() as u64).saturating_sub(3),
             block_bytes: block.len(),
             granule_bytes,
-            position: 5,
+            position: Position(5),
             checksums: block.chunks(granule_bytes).map(crc64).collect(),
         }
     }

@@ -10,7 +10,7 @@ use crate::format::{FormatError, HEADER_BYTES, Header, Layout, MIN_BLOCK_BYTES, 
 use crate::target::{Directory, FileName, Lock, Temporary, fragment_file_name, open_regular, read_at, stem};
 use crate::{Control, Error, Result};
 use ec::Code;
-use plan::SetId;
+use plan::{Position, SetId};
 use rustix::fs::{Advice, FlockOperation, fadvise, flock};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -97,7 +97,7 @@ pub fn encode(source: &Source, options: &EncodeOptions<'_>, control: &Control) -
         compatible: 0,
         object,
         chunk_set: SetId(0),
-        position: 0,
+        position: Position(0),
         code,
         layout,
         name,
@@ -106,7 +106,7 @@ pub fn encode(source: &Source, options: &EncodeOptions<'_>, control: &Control) -
         accessed,
         created,
     };
-    for_each(&fragments.iter().enumerate().collect::<Vec<_>>(), |&(position, fragment)| {
+    for_each(&Position::all(fragments.len()).zip(fragments.iter()).collect::<Vec<_>>(), |&(position, fragment)| {
         control.check()?;
         finish(fragment, &Header { position, ..header.clone() })
     })?;
@@ -118,7 +118,7 @@ pub fn encode(source: &Source, options: &EncodeOptions<'_>, control: &Control) -
     let header = after_all_others(header, &fragments, directories)?;
     commit(&fragments, options.force)?;
     remove_abandoned(directories, options.name);
-    let own = (0..header.layout.blocks()).map(|position| place(options, directories, position));
+    let own = Position::all(header.layout.blocks()).map(|position| place(options, directories, position));
     let own = own.map(|(directory, file_name)| (directory.identity(), file_name)).collect();
     if options.force {
         remove_replaced(directories, &header, &own);
@@ -154,14 +154,18 @@ fn random() -> Result<[u8; 16]> {
 }
 
 /// Where the fragment of a position goes.
-fn place<'a>(options: &EncodeOptions<'_>, directories: &'a [Directory], position: usize) -> (&'a Directory, OsString) {
-    (&directories[position % directories.len()], fragment_file_name(options.name, position))
+fn place<'a>(
+    options: &EncodeOptions<'_>,
+    directories: &'a [Directory],
+    position: Position,
+) -> (&'a Directory, OsString) {
+    (&directories[position.index() % directories.len()], fragment_file_name(options.name, position))
 }
 
 /// Looks for fragments of this name, wherever they lie in these directories, and for what no file
 /// can replace.
 fn refuse_what_is_in_the_way(options: &EncodeOptions<'_>, layout: &Layout, directories: &[Directory]) -> Result<()> {
-    for position in 0..layout.blocks() {
+    for position in Position::all(layout.blocks()) {
         let (directory, file_name) = place(options, directories, position);
         if directory.contains(&file_name)? && !options.force {
             return Err(Error::exists(&directory.path().join(file_name)));
@@ -209,7 +213,7 @@ fn create(
         let (directory, file_name) = place(options, directories, position);
         directory.create(&file_name, mode)
     };
-    (0..layout.blocks()).map(make).collect()
+    Position::all(layout.blocks()).map(make).collect()
 }
 
 /// Makes the object newer than all others of its name, also where the clock was ahead when those
@@ -220,9 +224,10 @@ fn after_all_others(header: Header, fragments: &[Temporary], directories: &[Dire
     match others.map(|other| other.created).max() {
         Some(newest) if newest >= header.created => {
             let header = Header { created: newest.next(), ..header };
-            for_each(&fragments.iter().enumerate().collect::<Vec<_>>(), |&(position, fragment)| {
-                finish(fragment, &Header { position, ..header.clone() })
-            })?;
+            for_each(
+                &Position::all(fragments.len()).zip(fragments.iter()).collect::<Vec<_>>(),
+                |&(position, fragment)| finish(fragment, &Header { position, ..header.clone() }),
+            )?;
             Ok(header)
         }
         _ => Ok(header),
@@ -259,7 +264,8 @@ impl<'a> StripeWriter<'a> {
         // file.
         for position in (0..n).map(|step| (step + stripe.number as usize) % n) {
             let sums = std::mem::take(&mut checksums[position]);
-            let header = RecordHeader::new(self.object, layout, position, stripe.number, stripe.data_bytes, sums);
+            let header =
+                RecordHeader::new(self.object, layout, Position::at(position), stripe.number, stripe.data_bytes, sums);
             let row = if coded.contains(&position) { k + position - coded.start } else { position };
             let fragment = &self.fragments[position];
             let record = self.rows.record_mut(row, header_bytes, block_bytes);

@@ -13,6 +13,7 @@ use crate::format::{FormatError, Header};
 use crate::target::{Directory, Target, stem};
 use crate::{Error, Result, Shown, shown};
 use ec::Code;
+use plan::Position;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -98,7 +99,7 @@ pub fn find(name: Option<&OsStr>, directories: &[PathBuf]) -> Result<Object> {
 
 /// The header with what differs between the fragments of one object taken out.
 fn common(header: &Header) -> Header {
-    Header { compatible: 0, position: 0, ..header.clone() }
+    Header { compatible: 0, position: Position(0), ..header.clone() }
 }
 
 fn choose(
@@ -109,7 +110,7 @@ fn choose(
 ) -> Result<Object> {
     let FoundFragments { candidates, unreadable } = found;
     let stem = stem(name);
-    let mut groups: Vec<(Header, BTreeSet<usize>)> = Vec::new();
+    let mut groups: Vec<(Header, BTreeSet<Position>)> = Vec::new();
     // Renaming the first fragment commits an object: from then on its other fragments count
     // although they still have temporary names. Before that, they are of no object.
     let committed: BTreeSet<_> = candidates
@@ -126,8 +127,8 @@ fn choose(
             }
         }
     }
-    let enough = |(header, positions): &(Header, BTreeSet<usize>)| {
-        let have: Vec<usize> = positions.iter().copied().collect();
+    let enough = |(header, positions): &(Header, BTreeSet<Position>)| {
+        let have: Vec<usize> = positions.iter().map(|position| position.index()).collect();
         // A code that is not known here is an error only when nothing newer is there, so it counts
         // as any other.
         let known = code_of(header, &candidates);
@@ -196,7 +197,7 @@ fn sort_in(object: &mut Object, candidate: FragmentCandidate, stem: &[u8]) {
     let FragmentCandidate { path, file_name, header, file_bytes, .. } = &candidate;
     let committed = file_name.written_by.is_none();
     let ours = file_name.stem == stem;
-    let named = |kind, position: usize, what: String| Problem::new(kind, path.clone(), position, what);
+    let named = |kind, position: Position, what: String| Problem::new(kind, path.clone(), position, what);
     let (position, mut sound) = match header {
         Ok(header) if common(header) == object.header => (header.position, true),
         Ok(header) if committed && (ours || header.name == object.header.name) => {
@@ -250,7 +251,7 @@ fn sort_in(object: &mut Object, candidate: FragmentCandidate, stem: &[u8]) {
         ));
         sound = false;
     }
-    if let Some(first) = object.fragments[position].first() {
+    if let Some(first) = object.fragments[position.index()].first() {
         let what = format!("it is position {position}, as {} is", Shown(&first.path));
         object.problems.add(named(ProblemKind::Duplicate, position, what));
     }
@@ -265,13 +266,15 @@ fn sort_in(object: &mut Object, candidate: FragmentCandidate, stem: &[u8]) {
     };
     let fragment = Fragment { path, file, stored, position, directory, headed: header.is_ok(), sound, committed };
     // Sound files come first, so that they are read first.
-    let at = object.fragments[position].partition_point(|other| other.sound >= sound);
-    object.fragments[position].insert(at, fragment);
+    let at = object.fragments[position.index()].partition_point(|other| other.sound >= sound);
+    object.fragments[position.index()].insert(at, fragment);
 }
 
 fn complain_of_gaps(object: &mut Object, unreadable: &[Unreadable]) {
-    let named = |position: usize| unreadable.iter().any(|&(_, of)| of == position);
-    for (position, _) in object.fragments.iter().enumerate().filter(|&(p, files)| files.is_empty() && !named(p)) {
-        object.problems.add(Problem::new(ProblemKind::Missing, None, position, "the fragment is missing"));
+    let named = |position: Position| unreadable.iter().any(|&(_, of)| of == position);
+    for (position, files) in Position::all(object.fragments.len()).zip(&object.fragments) {
+        if files.is_empty() && !named(position) {
+            object.problems.add(Problem::new(ProblemKind::Missing, None, position, "the fragment is missing"));
+        }
     }
 }

@@ -4,6 +4,7 @@ use super::problems::{Problem, ProblemKind};
 use crate::format::{FormatError, HEADER_BYTES, Header, Layout, ObjectId, RecordHeader};
 use crate::target::{FileName, ReadAt, Target, TargetFile, Temporary, open_regular, read_at};
 use crate::{Error, Result};
+use plan::Position;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ pub struct Fragment {
     /// What the target of its directory calls it.
     pub(super) stored: TargetFile,
     /// Its position in the stripes.
-    pub(super) position: usize,
+    pub(super) position: Position,
     /// Which of the searched directories it lies in.
     pub(super) directory: usize,
     /// Whether its header is sound.
@@ -118,14 +119,14 @@ impl FragmentCandidate {
 
     /// The position that the first sound record of that object gives, for a file whose header is
     /// damaged.
-    pub fn position_by_records(&self, object: ObjectId, layout: &Layout) -> Option<usize> {
+    pub fn position_by_records(&self, object: ObjectId, layout: &Layout) -> Option<Position> {
         let mut bytes = Vec::new();
         let stripes = 0..layout.stripes().min(MAX_RECORDS);
         stripes.take_while(|&stripe| layout.record_offset(stripe) < self.file_bytes).find_map(|stripe| {
             bytes.resize(layout.record_header_bytes(layout.block_bytes(stripe)), 0);
             let read = read_at(&self.file, layout.record_offset(stripe), &mut [&mut bytes]).ok()?;
             let record = RecordHeader::decode(&bytes[..read]).ok()?;
-            let ours = record.object == object && record.stripe == stripe && record.position < layout.blocks();
+            let ours = record.object == object && record.stripe == stripe && record.position.index() < layout.blocks();
             ours.then_some(record.position)
         })
     }

@@ -6,6 +6,7 @@ use super::rows::zeroed;
 use crate::format::{FormatError, Header};
 use crate::target::{Directory, FileName};
 use crate::{Control, Result};
+use plan::Position;
 use std::path::Path;
 
 /// What was found in a file.
@@ -26,7 +27,7 @@ pub struct Inspection {
 /// # Errors
 /// When the file cannot be read, or it was cancelled.
 pub fn inspect(path: &Path, control: &Control) -> Result<Inspection> {
-    let none = FileName { stem: Vec::new(), position: 0, written_by: None };
+    let none = FileName { stem: Vec::new(), position: Position(0), written_by: None };
     let FragmentCandidate { path, file, file_bytes, header, .. } =
         FragmentCandidate::open(path.to_path_buf(), 0, none)?;
     let mut found = Inspection { header, file_bytes, sound_blocks: 0, problems: Vec::new() };

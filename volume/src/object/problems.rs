@@ -2,6 +2,7 @@
 
 use crate::lock;
 use crate::{Shown, unpoisoned};
+use plan::Position;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -67,7 +68,7 @@ pub struct Problem {
     /// The file, if there is one.
     pub path: Option<PathBuf>,
     /// The position in the stripe, if it is known.
-    pub position: Option<usize>,
+    pub position: Option<Position>,
     /// The first stripe that has it, and the offset of the damage in the file.
     pub place: Option<(u64, u64)>,
     /// How many stripes have a problem in this fragment.
@@ -80,7 +81,7 @@ impl Problem {
     pub(super) fn new(
         kind: ProblemKind,
         path: impl Into<Option<PathBuf>>,
-        position: impl Into<Option<usize>>,
+        position: impl Into<Option<Position>>,
         what: impl Into<String>,
     ) -> Self {
         Self { kind, path: path.into(), position: position.into(), place: None, stripes: 0, what: what.into() }
@@ -115,7 +116,7 @@ pub(super) struct Collector(Mutex<Collected>);
 
 /// What is listed once: of a fragment as a whole each kind of problem, of its stripes the first
 /// with any.
-type Key = (Option<usize>, Option<PathBuf>, Option<ProblemKind>);
+type Key = (Option<Position>, Option<PathBuf>, Option<ProblemKind>);
 
 #[derive(Debug, Default)]
 struct Collected {
@@ -174,9 +175,9 @@ mod tests {
         let collector = Collector::default();
         let path = PathBuf::from("d/a.001.weft");
         for stripe in [5, 3, 9] {
-            collector.add(Problem::new(ProblemKind::Block, path.clone(), 1, "bad").at(stripe, stripe * 100));
+            collector.add(Problem::new(ProblemKind::Block, path.clone(), Position(1), "bad").at(stripe, stripe * 100));
         }
-        collector.add(Problem::new(ProblemKind::Missing, None, 0, "it is missing"));
+        collector.add(Problem::new(ProblemKind::Missing, None, Position(0), "it is missing"));
         let shown: Vec<String> = collector.into_list().listed.iter().map(Problem::to_string).collect();
         assert_eq!(
             shown,

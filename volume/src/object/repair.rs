@@ -14,6 +14,7 @@ use crate::format::{HEADER_BYTES, Header, RecordHeader};
 use crate::target::{Directory, Lock, ReadAt, Temporary, fragment_file_name, open_regular, rename_new};
 use crate::{Control, Error, Result, Shown};
 use gf::checksum::crc64;
+use plan::Position;
 use rustix::fs::{CWD, FlockOperation, flock};
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -26,7 +27,7 @@ pub struct Repaired {
     /// The object's header.
     pub header: Header,
     /// The fragments that were made, by position; empty when nothing was wrong with any.
-    pub made: Vec<(usize, PathBuf)>,
+    pub made: Vec<(Position, PathBuf)>,
     /// Blocks that were checked against a survivor which was not used to make them.
     pub witnessed_blocks: u64,
     /// Blocks for which no such survivor was left.
@@ -60,9 +61,10 @@ pub fn repair(
 fn repair_in_place(object: &Object, to: Option<&Path>, threads: Option<usize>, control: &Control) -> Result<Repaired> {
     let scan = scan(object, threads, false, control)?;
     let bad = scan.bad_positions();
-    let sound =
-        |position: usize| object.fragments[position].first().is_some_and(|f| f.sound) && !bad.contains(&position);
-    let wanted: Vec<usize> = (0..object.fragments.len()).filter(|&position| !sound(position)).collect();
+    let sound = |position: Position| {
+        object.fragments[position.index()].first().is_some_and(|f| f.sound) && !bad.contains(&position)
+    };
+    let wanted: Vec<Position> = Position::all(object.fragments.len()).filter(|&position| !sound(position)).collect();
     let mut done = Repaired {
         header: object.header.clone(),
         made: Vec::new(),
@@ -97,7 +99,7 @@ fn repair_in_place(object: &Object, to: Option<&Path>, threads: Option<usize>, c
         fragment.temporary.commit(true)?;
     }
     for fragment in &made {
-        for old in &object.fragments[fragment.position] {
+        for old in &object.fragments[fragment.position.index()] {
             let kept = old.path != fragment.temporary.destination();
             // Another repair may be at work on it.
             let abandoned = || flock(&old.file, FlockOperation::NonBlockingLockExclusive).is_ok();
@@ -118,13 +120,13 @@ fn repair_in_place(object: &Object, to: Option<&Path>, threads: Option<usize>, c
 
 /// A fragment that is being made.
 struct Made {
-    position: usize,
+    position: Position,
     directory: Directory,
     temporary: Temporary,
 }
 
-fn create(object: &Object, wanted: &[usize], bad: &BTreeSet<usize>, to: Option<&Path>) -> Result<Vec<Made>> {
-    let make = |&position: &usize| {
+fn create(object: &Object, wanted: &[Position], bad: &BTreeSet<Position>, to: Option<&Path>) -> Result<Vec<Made>> {
+    let make = |&position: &Position| {
         let file_name = fragment_file_name(&object.header.name, position);
         let directory = to.map_or_else(|| Ok(usual_place(object, position).clone()), Directory::open)?;
         let destination = directory.path().join(&file_name);
@@ -137,24 +139,29 @@ fn create(object: &Object, wanted: &[usize], bad: &BTreeSet<usize>, to: Option<&
 
 /// Where the damaged fragment lies, or where `encode` would have put it, or, where that directory
 /// is gone, the one with the fewest fragments of the object.
-fn usual_place(object: &Object, position: usize) -> &Directory {
+fn usual_place(object: &Object, position: Position) -> &Directory {
     let directories = &object.directories;
-    let old = object.fragments[position].first().and_then(|old| directories[old.directory].as_ref());
+    let old = object.fragments[position.index()].first().and_then(|old| directories[old.directory].as_ref());
     let crowd = |number: usize| object.fragments.iter().flatten().filter(|f| f.directory == number).count();
     let open = (0..directories.len()).filter(|&number| directories[number].is_some());
-    let place = old.or_else(|| directories[position % directories.len()].as_ref());
+    let place = old.or_else(|| directories[position.index() % directories.len()].as_ref());
     let place = place.or_else(|| open.min_by_key(|&number| crowd(number)).and_then(|n| directories[n].as_ref()));
     place.expect("an object was found in some directory")
 }
 
 /// A file that has the name of the new fragment may go if it is damaged, foreign or a copy, not if
 /// it is of use.
-fn refuse_to_replace_others(object: &Object, position: usize, bad: &BTreeSet<usize>, destination: &Path) -> Result<()> {
+fn refuse_to_replace_others(
+    object: &Object,
+    position: Position,
+    bad: &BTreeSet<Position>,
+    destination: &Path,
+) -> Result<()> {
     let used = object.fragments.iter().flatten().find(|other| other.path == destination && other.position != position);
     let Some(other) = used else { return Ok(()) };
     let proper = fragment_file_name(&object.header.name, other.position);
     let copied = |f: &Fragment| f.path != destination && f.sound && f.path.file_name() == Some(&proper);
-    if !bad.contains(&other.position) && object.fragments[other.position].iter().any(copied) {
+    if !bad.contains(&other.position) && object.fragments[other.position.index()].iter().any(copied) {
         return Ok(());
     }
     Err(Error::Invalid(format!(
@@ -182,7 +189,7 @@ fn refuse_if_replaced(object: &Object) -> Result<()> {
 /// Looks at what has the name of a new fragment now. Only what was found among the object's
 /// fragments may go, or a fragment that is the same as the new one; the answer is the own name of a
 /// fragment that lies here by mistake.
-fn may_replace(object: &Object, position: usize, destination: &Path) -> Result<Option<PathBuf>> {
+fn may_replace(object: &Object, position: Position, destination: &Path) -> Result<Option<PathBuf>> {
     let stays = |what: String| Err(Error::Conflict { path: destination.to_path_buf(), what });
     match destination.symlink_metadata() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -231,7 +238,7 @@ fn rebuild(object: &Object, made: &[Made], threads: Option<usize>, control: &Con
             }
             control.check()?;
             reader.begin(stripe);
-            let lost: Vec<usize> = made.iter().map(|f| f.position).filter(|&position| !reader.read(position)).collect();
+            let lost: Vec<usize> = made.iter().map(|f| f.position.index()).filter(|&at| !reader.read(at)).collect();
             if !lost.is_empty() {
                 let how = reader.make(&lost)?;
                 match reader.agrees_with_a_survivor(&lost, &how) {
@@ -241,7 +248,7 @@ fn rebuild(object: &Object, made: &[Made], threads: Option<usize>, control: &Con
                 }
             }
             for fragment in made {
-                write_block(object, fragment, stripe, reader.record_mut(fragment.position))?;
+                write_block(object, fragment, stripe, reader.record_mut(fragment.position.index()))?;
             }
             control.advance(layout.data_bytes(stripe));
         }

@@ -5,6 +5,7 @@ use super::fragment::{FragmentCandidate, read_header};
 use super::problems::{Collector, Problem, ProblemKind};
 use crate::target::{Directory, FileName, open_regular, stem};
 use crate::{Error, Result, Shown, shown};
+use plan::Position;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -71,7 +72,7 @@ fn list(directories: &[Option<Directory>], problems: &Collector) -> Vec<Entry> {
 }
 
 /// A file that cannot be read: which it is, and the position that its name gives.
-pub(super) type Unreadable = ((u64, u64), usize);
+pub(super) type Unreadable = ((u64, u64), Position);
 
 /// What `candidates` finds.
 pub(super) struct FoundFragments {
@@ -130,7 +131,7 @@ pub(super) fn candidates(
 
 /// Whether all chunks of one object are among the files, each under its own name.
 fn whole(name: &[u8], found: &[FragmentCandidate]) -> bool {
-    let mut positions: BTreeMap<_, BTreeSet<usize>> = BTreeMap::new();
+    let mut positions: BTreeMap<_, BTreeSet<Position>> = BTreeMap::new();
     for candidate in found.iter().filter(|c| c.file_name.written_by.is_none()) {
         if let Ok(header) = &candidate.header
             && header.name == name

@@ -10,6 +10,7 @@ use super::survival::Trials;
 use crate::format::Header;
 use crate::lock;
 use crate::{Control, Result, unpoisoned};
+use plan::Position;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -59,8 +60,8 @@ pub(super) struct Scan {
 
 impl Scan {
     /// The positions that are bad in some stripe.
-    pub fn bad_positions(&self) -> BTreeSet<usize> {
-        self.patterns.iter().flatten().copied().collect()
+    pub fn bad_positions(&self) -> BTreeSet<Position> {
+        self.patterns.iter().flatten().map(|&index| Position::at(index)).collect()
     }
 }
 
@@ -118,7 +119,7 @@ fn consistent(
     };
     let path = object.fragments[position].first().map(|fragment| fragment.path.clone());
     let what = "the checksums match but the block is not the parity of the data; encode the file again if you have it";
-    reader.report(Problem::new(ProblemKind::Parity, path, position, what));
+    reader.report(Problem::new(ProblemKind::Parity, path, Position::at(position), what));
     false
 }
 
@@ -131,7 +132,9 @@ pub fn verify(object: Object, threads: Option<usize>, control: &Control) -> Resu
     let bad = scan.bad_positions();
     let state = |(position, files): (usize, &Vec<super::Fragment>)| match files.first() {
         None => FragmentState::Missing,
-        Some(first) if first.sound && !bad.contains(&position) => FragmentState::Sound(first.path.clone()),
+        Some(first) if first.sound && !bad.contains(&Position::at(position)) => {
+            FragmentState::Sound(first.path.clone())
+        }
         Some(first) => FragmentState::Damaged(first.path.clone()),
     };
     let fragments = object.fragments.iter().enumerate().map(state).collect();

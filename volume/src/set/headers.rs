@@ -3,7 +3,7 @@
 
 use crate::format::{StripeHeader, VolumeId};
 use crate::lock;
-use plan::{RecordOffset, SetId};
+use plan::{Position, RecordOffset, SetId};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -14,7 +14,7 @@ const CACHE_SHARDS: usize = 16;
 const ENTRY_OVERHEAD_BYTES: usize = 160;
 
 /// Volume, chunk set, record and position.
-pub(crate) type Key = (VolumeId, SetId, RecordOffset, u16);
+pub(crate) type Key = (VolumeId, SetId, RecordOffset, Position);
 
 /// The most recently used headers.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ impl Shard {
 
 impl Headers {
     fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
-        let number = (key.1.0 as usize ^ (key.2.0 as usize / 64) ^ usize::from(key.3)) % CACHE_SHARDS;
+        let number = (key.1.0 as usize ^ (key.2.0 as usize / 64) ^ key.3.index()) % CACHE_SHARDS;
         lock(&self.0[number])
     }
 

@@ -3,7 +3,7 @@
 use crate::format::{CHUNK_HEADER_BYTES, StripeHeader, VolumeId};
 use crate::target::TargetFile;
 use ec::Code;
-use plan::{Geometry, RecordOffset, SetId, TargetId};
+use plan::{Geometry, Position, RecordOffset, SetId, TargetId};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -27,8 +27,8 @@ impl SetLayout {
     }
 
     /// The chunk file of a position.
-    pub fn file(&self, position: usize) -> TargetFile {
-        TargetFile::Chunk { set: self.set, position: position as u16 }
+    pub fn file(&self, position: Position) -> TargetFile {
+        TargetFile::Chunk { set: self.set, position }
     }
 
     pub(super) fn blocks(&self) -> usize {

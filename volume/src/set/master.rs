@@ -13,6 +13,7 @@ use crate::steps::Cost;
 use crate::targets::Targets;
 use crate::{Error, Result};
 use gf::checksum::crc64;
+use plan::Position;
 use std::sync::Arc;
 
 impl Order<'_> {
@@ -22,7 +23,7 @@ impl Order<'_> {
     /// # Errors
     /// If the data differs from what was sent, or if the order cannot be carried out. Nothing was
     /// written then.
-    pub fn carry_out(&self, targets: &Arc<Targets>, pool: &Arc<BufferPool>) -> Result<(Vec<usize>, Cost)> {
+    pub fn carry_out(&self, targets: &Arc<Targets>, pool: &Arc<BufferPool>) -> Result<(Vec<Position>, Cost)> {
         let bad = |what: String| Err(Error::Invalid(format!("a stripe of chunk set {}: {what}", self.layout.set)));
         let (code, length) = (&*self.layout.code, self.data.len());
         if self.layout.places.len() != code.shape().blocks() {
@@ -49,7 +50,7 @@ impl Order<'_> {
             // The client knows how many blocks are enough.
             Err((Error::TooDegraded { .. } | Error::NoSpace(_), buffer)) => {
                 pool.give(buffer);
-                let wanted = |position: &usize| self.layout.places[*position].is_some();
+                let wanted = |position: &Position| self.layout.places[position.index()].is_some();
                 Ok((writer.missing().into_iter().filter(wanted).collect(), Cost::default()))
             }
             Err((error, buffer)) => {

@@ -4,7 +4,7 @@
 use super::layout::SetLayout;
 use crate::format::Timestamp;
 use crate::steps::Cost;
-use plan::{RecordOffset, TargetId};
+use plan::{Position, RecordOffset, StripeSeq, TargetId};
 use std::io;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub struct Order<'a> {
     /// Where its record begins.
     pub record: RecordOffset,
     /// Identifies it in the volume.
-    pub sequence: u64,
+    pub sequence: StripeSeq,
     /// The user data, followed by the manifest.
     pub data: &'a [u8],
     /// The length of the manifest at the end of `data`, in bytes.
@@ -33,7 +33,7 @@ pub struct Order<'a> {
 #[derive(Debug, Default)]
 pub struct Distributed {
     /// Requested positions that were not written, and why.
-    pub failed: Vec<(usize, io::Error)>,
+    pub failed: Vec<(Position, io::Error)>,
     /// The cost of the stripe on the Master.
     pub cost: Cost,
 }
@@ -99,7 +99,7 @@ impl RebuildReport {
 }
 
 /// The position of a block and its destination.
-pub(super) type Wanted = (usize, TargetId);
+pub(super) type Wanted = (Position, TargetId);
 
 /// Stripes of a set with blocks to rebuild.
 #[derive(Clone, Copy, Debug)]

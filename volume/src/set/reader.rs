@@ -13,7 +13,7 @@ use crate::targets::{Batch, Targets};
 use crate::{Error, Result};
 use gf::checksum::crc64;
 use plan::stripe::Part;
-use plan::{RecordOffset, Span, TargetId};
+use plan::{Position, RecordOffset, Span, StripeSeq, TargetId};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
@@ -33,7 +33,7 @@ const RETRY_TIMEOUT: Duration = Duration::from_millis(300);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadReport {
     /// Positions whose blocks were unusable, and why.
-    pub bad: Vec<(usize, String)>,
+    pub bad: Vec<(Position, String)>,
 }
 
 /// Granules of a block, verified against their checksums.
@@ -44,7 +44,7 @@ pub(super) struct Granules {
 
 impl Granules {
     /// Identifies the block's stripe. Two stripes at the same record have different values.
-    pub fn stripe(&self) -> (u64, u32, u32) {
+    pub fn stripe(&self) -> (StripeSeq, u32, u32) {
         (self.header.sequence, self.header.data_bytes, self.header.manifest_bytes)
     }
 }
@@ -131,7 +131,7 @@ impl Ask {
 
 impl<'a> StripeAt<'a> {
     fn key(&self, position: usize) -> Key {
-        (self.layout.volume, self.layout.set, self.record, position as u16)
+        (self.layout.volume, self.layout.set, self.record, Position::at(position))
     }
 
     fn header_bytes(&self) -> usize {
@@ -151,7 +151,7 @@ impl<'a> StripeAt<'a> {
     fn own_header(&self, position: usize, bytes: &[u8]) -> std::result::Result<Arc<StripeHeader>, BlockState> {
         let header = StripeHeader::decode(bytes);
         let header = header.map_err(|why| BlockState::Corrupt(format!("its record header: {why}")))?;
-        let expected = (self.layout.volume, self.layout.set, position as u16, self.record, self.block);
+        let expected = (self.layout.volume, self.layout.set, Position::at(position), self.record, self.block);
         if (header.volume, header.set, header.position, header.record, header.block_bytes) != expected {
             return Err(BlockState::Corrupt("its record is that of another block".into()));
         }
@@ -171,7 +171,7 @@ impl<'a> StripeAt<'a> {
         }
         let target = self.targets.get(self.layout.places[position]?)?;
         let mut bytes = vec![0; self.header_bytes()];
-        let (file, offset) = (self.layout.file(position), u64::from(self.record.0));
+        let (file, offset) = (self.layout.file(Position::at(position)), u64::from(self.record.0));
         let length = target.read_part(file, offset, &mut bytes, Wait::Never).ok()?;
         self.own_header(position, &bytes[..length]).ok()
     }
@@ -183,7 +183,8 @@ impl<'a> StripeAt<'a> {
         let offset = u64::from(self.record.0) + (self.header_bytes() + at.start) as u64;
         // Read the granules first: if they are not cached, this makes the system fetch them during
         // the search for the header.
-        let length = self.targets.get(id)?.read_part(self.layout.file(position), offset, into, Wait::Never);
+        let length =
+            self.targets.get(id)?.read_part(self.layout.file(Position::at(position)), offset, into, Wait::Never);
         let header = self.header_at_hand(position)?;
         let length = length.ok()?;
         self.targets.count_read(id, length);
@@ -253,7 +254,7 @@ impl<'a> StripeAt<'a> {
             }
             let header = if remembered { self.remembered(position) } else { None };
             let ask = Ask {
-                file: self.layout.file(position),
+                file: self.layout.file(Position::at(position)),
                 record: u64::from(self.record.0),
                 header_bytes: self.header_bytes(),
                 range: range.clone(),
@@ -303,7 +304,7 @@ impl<'a> StripeAt<'a> {
     /// Turns blocks that belong to another stripe than the majority into erasures: a failed write
     /// may have left an older record, which is sound by itself.
     pub fn outvote(&self, found: &mut FoundBlocks) {
-        let mut votes: BTreeMap<(u64, u32, u32), usize> = BTreeMap::new();
+        let mut votes: BTreeMap<(StripeSeq, u32, u32), usize> = BTreeMap::new();
         for granules in found.values().flatten() {
             *votes.entry(granules.stripe()).or_default() += 1;
         }
@@ -389,7 +390,7 @@ impl<'a> StripeAt<'a> {
         for position in late(bad) {
             if let Some(id) = self.layout.places[position] {
                 let (file, record, length) =
-                    (self.layout.file(position), u64::from(self.record.0), self.header_bytes());
+                    (self.layout.file(Position::at(position)), u64::from(self.record.0), self.header_bytes());
                 batch.run(self.targets, position, id, move |target| {
                     match target.read_at(file, record, &mut vec![0; length]) {
                         // A missing chunk is an answer, too.
@@ -530,7 +531,7 @@ pub fn read(targets: &Targets, layout: &SetLayout, span: Span, out: &mut [u8]) -
         targets.reads().add_hedged();
     }
     bad.retain(|_, why| *why != BlockState::Late);
-    Ok(ReadReport { bad: bad.into_iter().map(|(position, why)| (position, why.to_string())).collect() })
+    Ok(ReadReport { bad: bad.into_iter().map(|(position, why)| (Position::at(position), why.to_string())).collect() })
 }
 
 /// Reads the manifest of a stripe.

@@ -12,7 +12,7 @@ use crate::target::{Durable, Target, TargetFile};
 use crate::targets::{Batch, Targets};
 use crate::{Error, Result};
 use plan::coding::Coder;
-use plan::{RecordOffset, TargetId};
+use plan::{Position, RecordOffset, StripeSeq, TargetId};
 use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
 use std::ops::RangeInclusive;
@@ -37,7 +37,7 @@ pub struct Appended {
     /// The length of its blocks.
     pub block: u32,
     /// Positions that missed this stripe and have all earlier ones.
-    pub missing: Vec<usize>,
+    pub missing: Vec<Position>,
     /// Which process coded the stripe.
     pub by: Coder,
     /// The cost in that process.
@@ -48,14 +48,14 @@ pub struct Appended {
 #[derive(Debug)]
 pub struct Synced {
     /// As [`SetWriter::sync`] returns them.
-    pub missing: Result<Vec<usize>>,
+    pub missing: Result<Vec<Position>>,
     /// What it cost; None if there was nothing to do.
     pub cost: Option<Cost>,
 }
 
 /// The results of writing the blocks of a stripe, by position, with the time that each successful
 /// write took.
-type Outcomes = Vec<(usize, TargetId, io::Result<Duration>)>;
+type Outcomes = Vec<(Position, TargetId, io::Result<Duration>)>;
 
 /// A chunk set that is open for writing. Several threads may append at the same time.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ pub struct SetWriter {
     need: usize,
     remote: bool,
     next: Mutex<u32>,
-    failed: Mutex<BTreeSet<usize>>,
+    failed: Mutex<BTreeSet<Position>>,
     /// The number of stripes that were written, and how many of them are durable.
     appended: AtomicU64,
     synced: Mutex<u64>,
@@ -89,23 +89,24 @@ struct Encoded {
 
 /// Positions that failed in this write, the whole duration, and that of the slowest target itself.
 struct Sent {
-    missing: Vec<usize>,
+    missing: Vec<Position>,
     took: Duration,
     slave: Duration,
 }
 
 impl Encoded {
-    fn block(&self, position: usize, first_coded: usize) -> &[u8] {
-        match position.checked_sub(first_coded) {
+    fn block(&self, position: Position, first_coded: usize) -> &[u8] {
+        let at = position.index();
+        match at.checked_sub(first_coded) {
             Some(coded) => &self.buffer.coded[coded * self.block..(coded + 1) * self.block],
-            None => &self.buffer.data[position * self.block..(position + 1) * self.block],
+            None => &self.buffer.data[at * self.block..(at + 1) * self.block],
         }
     }
 
     /// Writes the record of a position, with the chunk's header if the record is the first.
     fn write(
         &self,
-        position: usize,
+        position: Position,
         first_coded: usize,
         target: &dyn Target,
         file: TargetFile,
@@ -114,7 +115,8 @@ impl Encoded {
         const ZEROES: [u8; RECORD_ALIGNMENT] = [0; RECORD_ALIGNMENT];
         let block = self.block(position, first_coded);
         let padding = &ZEROES[..block.len().next_multiple_of(RECORD_ALIGNMENT) - block.len()];
-        let header = &self.headers[position * self.header_bytes..(position + 1) * self.header_bytes];
+        let at = position.index() * self.header_bytes;
+        let header = &self.headers[at..at + self.header_bytes];
         let offset = if self.first { 0 } else { u64::from(record.0) };
         target.write(file, offset, &[header, block, padding].map(IoSlice::new), Durable::Later)
     }
@@ -130,8 +132,8 @@ impl SetWriter {
         chunk_bytes: u32,
         spare: usize,
     ) -> Self {
-        let there = |position: &usize| layout.places[*position].is_none();
-        let failed: BTreeSet<usize> = (0..layout.blocks()).filter(there).collect();
+        let missing = |position: &Position| layout.places[position.index()].is_none();
+        let failed: BTreeSet<Position> = Position::all(layout.blocks()).filter(missing).collect();
         let is_remote = |id: &TargetId| targets.get(*id).is_some_and(|target| target.is_remote());
         Self {
             remote: layout.places.iter().flatten().any(is_remote),
@@ -197,11 +199,11 @@ impl SetWriter {
     }
 
     /// Positions that missed at least one stripe.
-    pub fn missing(&self) -> Vec<usize> {
+    pub fn missing(&self) -> Vec<Position> {
         self.failed().iter().copied().collect()
     }
 
-    fn failed(&self) -> MutexGuard<'_, BTreeSet<usize>> {
+    fn failed(&self) -> MutexGuard<'_, BTreeSet<Position>> {
         lock(&self.failed)
     }
 
@@ -215,7 +217,7 @@ impl SetWriter {
     pub fn append(
         &self,
         buffer: StripeBuffer,
-        sequence: u64,
+        sequence: StripeSeq,
         manifest: &[u8],
     ) -> std::result::Result<Appended, (Error, StripeBuffer)> {
         self.append_by(Coder::Here, buffer, sequence, manifest)
@@ -231,7 +233,7 @@ impl SetWriter {
         &self,
         by: Coder,
         mut buffer: StripeBuffer,
-        sequence: u64,
+        sequence: StripeSeq,
         manifest: &[u8],
     ) -> std::result::Result<Appended, (Error, StripeBuffer)> {
         let mut begun = Instant::now();
@@ -304,7 +306,7 @@ impl SetWriter {
         mut buffer: StripeBuffer,
         record: RecordOffset,
         block: usize,
-        sequence: u64,
+        sequence: StripeSeq,
         manifest: usize,
     ) -> Encoded {
         let code = &*self.layout.code;
@@ -325,7 +327,7 @@ impl SetWriter {
             let header = StripeHeader {
                 volume: self.layout.volume,
                 set: self.layout.set,
-                position: position as u16,
+                position: Position::at(position),
                 record,
                 sequence,
                 data_bytes: buffer.length as u32,
@@ -347,15 +349,15 @@ impl SetWriter {
         &self,
         data: &[u8],
         record: RecordOffset,
-        sequence: u64,
+        sequence: StripeSeq,
         manifest: usize,
     ) -> Option<(Outcomes, Cost)> {
         let mut layout = self.layout.clone();
-        self.failed().iter().for_each(|&position| layout.places[position] = None);
+        self.failed().iter().for_each(|&position| layout.places[position.index()] = None);
         let sound = |id: &TargetId| self.targets.error(*id).is_none();
         let willing: Vec<Option<TargetId>> = layout.places.iter().map(|id| id.filter(sound)).collect();
         let position = self.targets.master(layout.set, &willing)?;
-        let target = self.targets.get(willing[position]?)?;
+        let target = self.targets.get(willing[position.index()]?)?;
         let master = target.owner()?.master;
         let address = |id: &Option<TargetId>| Some(self.targets.get((*id)?)?.owner()?.address.to_string());
         let addresses: Vec<Option<String>> = layout.places.iter().map(address).collect();
@@ -381,13 +383,13 @@ impl SetWriter {
         let mut done = match answer {
             Ok(done) => done,
             Err(NoMaster::Silent(why)) if took > HANGING_AFTER => {
-                self.targets.failed(willing[position]?, &why);
+                self.targets.failed(willing[position.index()]?, &why);
                 self.failed().insert(position);
                 return None;
             }
             Err(_) => return None,
         };
-        let there = layout.places.iter().enumerate().filter_map(|(position, id)| Some((position, (*id)?)));
+        let there = Position::placed(&layout.places);
         let outcomes: Outcomes = there
             .map(|(position, id)| {
                 let failed = done.failed.iter().position(|(failed, _)| *failed == position);
@@ -409,25 +411,18 @@ impl SetWriter {
     }
 
     /// Writes to all positions. Positions that fail and are not in `known` are returned as missing.
-    fn write(&self, encoded: &Arc<Encoded>, record: RecordOffset, known: &BTreeSet<usize>) -> Result<Sent> {
+    fn write(&self, encoded: &Arc<Encoded>, record: RecordOffset, known: &BTreeSet<Position>) -> Result<Sent> {
         let begun = Instant::now();
         let first_coded = self.layout.code.coded().start;
         let missing = self.failed().clone();
         let layout = &self.layout;
-        let there =
-            |position: usize| Some((position, layout.places[position].filter(|_| !missing.contains(&position))?));
-        let places: Vec<(usize, TargetId)> = (0..layout.blocks()).filter_map(there).collect();
+        let there = Position::placed(&layout.places).filter(|(position, _)| !missing.contains(position));
+        let places: Vec<(Position, TargetId)> = there.collect();
         let in_turn = encoded.block <= SMALL_BLOCK && !self.remote;
         let done = if in_turn {
             let (encoded, set) = (encoded.clone(), layout.set);
             let write = move |position, target: &dyn Target| {
-                encoded.write(
-                    position,
-                    first_coded,
-                    target,
-                    TargetFile::Chunk { set, position: position as u16 },
-                    record,
-                )
+                encoded.write(position, first_coded, target, TargetFile::Chunk { set, position }, record)
             };
             self.targets.one_by_one(&places, write)
         } else {
@@ -452,11 +447,11 @@ impl SetWriter {
     /// the sum over all targets that were written one after the other.
     fn settle(
         &self,
-        known: &BTreeSet<usize>,
+        known: &BTreeSet<Position>,
         outcomes: Outcomes,
         bytes: usize,
         in_turn: bool,
-    ) -> Result<(Vec<usize>, Duration)> {
+    ) -> Result<(Vec<Position>, Duration)> {
         let mut missing = self.failed().clone();
         let (mut slave, mut full) = (Duration::ZERO, false);
         for (position, id, result) in outcomes {
@@ -501,7 +496,7 @@ impl SetWriter {
     ///
     /// # Errors
     /// If they are durable on fewer than k targets.
-    pub fn sync(&self) -> Result<Vec<usize>> {
+    pub fn sync(&self) -> Result<Vec<Position>> {
         let Synced { missing, cost } = self.sync_uncounted();
         if let Some(cost) = cost {
             self.targets.steps().add_sync(&cost);
@@ -524,8 +519,7 @@ impl SetWriter {
         let known = missing.clone();
         let begun = Instant::now();
         let mut batch = Batch::new();
-        for position in (0..self.layout.blocks()).filter(|position| !missing.contains(position)) {
-            let Some(target) = self.layout.places[position] else { continue };
+        for (position, target) in Position::placed(&self.layout.places).filter(|(at, _)| !missing.contains(at)) {
             let file = self.layout.file(position);
             batch.run(&self.targets, position, target, move |target| target.sync(file));
         }
@@ -552,7 +546,7 @@ pub(super) fn chunk_headers(layout: &SetLayout, created: Timestamp) -> Vec<Vec<u
     let header = |position: usize| ChunkHeader {
         volume: layout.volume,
         set: layout.set,
-        position: position as u16,
+        position: Position::at(position),
         shape: (shape.k as u16, shape.m as u16),
         code: layout.code.spec().to_string(),
         unit: layout.code.unit() as u32,

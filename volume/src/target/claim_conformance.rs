@@ -4,13 +4,13 @@ use super::{
     Allocation, Claim, ClaimRequest, ClaimState, Durable, Epoch, Holder, RENEWAL, Refusal, Target, TargetFile,
 };
 use crate::format::{CLAIM_BYTES, VolumeId};
-use plan::{SetId, TargetId};
+use plan::{Position, SetId, TargetId, TxId};
 use std::io::{Error, ErrorKind, IoSlice};
 use std::time::Duration;
 
 const LEASE: Duration = Duration::from_secs(30);
-const CHUNK: TargetFile = TargetFile::Chunk { set: SetId(3), position: 1 };
-const NEW_CHUNK: TargetFile = TargetFile::NewChunk { set: SetId(3), position: 1 };
+const CHUNK: TargetFile = TargetFile::Chunk { set: SetId(3), position: Position(1) };
+const NEW_CHUNK: TargetFile = TargetFile::NewChunk { set: SetId(3), position: Position(1) };
 
 /// A claim of the volume that the target belongs to.
 pub(super) fn claim(number: u64, id: u128, holder: u128) -> Claim {
@@ -38,9 +38,12 @@ fn fenced_by(error: &Error) -> Epoch {
 /// Every change of the volume as a whole.
 fn change(target: &dyn Target, expected: impl Fn(std::io::Result<()>, &str)) {
     let bytes = [IoSlice::new(b"x")];
-    for file in
-        [TargetFile::Label, TargetFile::NewLabel, TargetFile::Journal { first: 1 }, TargetFile::Snapshot { last: 1 }]
-    {
+    for file in [
+        TargetFile::Label,
+        TargetFile::NewLabel,
+        TargetFile::Journal { first: TxId(1) },
+        TargetFile::Snapshot { last: TxId(1) },
+    ] {
         let what = format!("{file:?}");
         expected(
             target.write(file, 0, &bytes, Durable::Later).and_then(|_| target.sync(file)).map(drop),
@@ -135,8 +138,8 @@ pub(super) fn blank(target: &dyn Target) {
     assert_eq!([take(1, 6).blank, take(2, 0).blank, read(target).blank], [5, 5, 5]);
     assert_eq!((read(target).proof(), read(target).claim.map(|claim| claim.epoch)), (None, Some(epoch(2))));
     // It takes what it lacks.
-    target.write(TargetFile::Snapshot { last: 1 }, 0, &[IoSlice::new(b"x")], Durable::Now).expect("write");
-    target.remove(TargetFile::Snapshot { last: 1 }).expect("remove");
+    target.write(TargetFile::Snapshot { last: TxId(1) }, 0, &[IoSlice::new(b"x")], Durable::Now).expect("write");
+    target.remove(TargetFile::Snapshot { last: TxId(1) }).expect("remove");
     whole(2, 6).expect_err("that was another time");
     assert_eq!(fenced_by(&whole(1, 5).expect_err("the epoch is over")), epoch(2));
     assert_eq!(read(target).blank, 5);

@@ -2,7 +2,7 @@
 
 use super::claim_conformance::{blank, claims};
 use super::{Allocation, Claim, ClaimRequest, Durable, Epoch, Presence, ReadAt, ReadPart, Target, TargetFile, Wait};
-use plan::SetId;
+use plan::{Position, SetId, TxId};
 use std::io::{ErrorKind, IoSlice};
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub fn conformance(target: &dyn Target) {
         let ask = ClaimRequest::Take { claim: claim.clone(), lease: Duration::from_secs(30), blank: 0 };
         target.claim(&ask).expect("claim");
     }
-    let file = TargetFile::Chunk { set: SetId(0x1234_5678_9abc_def0), position: 255 };
+    let file = TargetFile::Chunk { set: SetId(0x1234_5678_9abc_def0), position: Position(255) };
     missing_files(target, file);
     // The parts follow each other; gaps between writes read as zeroes.
     target
@@ -37,7 +37,7 @@ pub fn conformance(target: &dyn Target) {
     target.write(file, 12, &[IoSlice::new(b"LLO, world")], Durable::Later).expect("overwrite");
     assert_eq!(content(target, file)[10..], *b"heLLO, world");
     target.write(file, 100, &[IoSlice::new(&[7; 5000])], Durable::Later).expect("leave a gap");
-    let other = TargetFile::Chunk { set: SetId(1), position: 0 };
+    let other = TargetFile::Chunk { set: SetId(1), position: Position(0) };
     assert_eq!(target.look(&[other, file]).expect("look"), [Presence::Absent, Presence::There]);
     assert_eq!(content(target, file).len(), 5100);
     // Reads stop at the end of the file.
@@ -106,12 +106,12 @@ fn names(target: &dyn Target, file: TargetFile) {
     let files = [
         TargetFile::Label,
         TargetFile::NewLabel,
-        TargetFile::Chunk { set: SetId(0), position: 0 },
-        TargetFile::NewChunk { set: SetId(0), position: 0 },
-        TargetFile::Chunk { set: SetId::MAX, position: 7 },
-        TargetFile::Journal { first: 0 },
-        TargetFile::Journal { first: u64::MAX },
-        TargetFile::Snapshot { last: 9 },
+        TargetFile::Chunk { set: SetId(0), position: Position(0) },
+        TargetFile::NewChunk { set: SetId(0), position: Position(0) },
+        TargetFile::Chunk { set: SetId::MAX, position: Position(7) },
+        TargetFile::Journal { first: TxId(0) },
+        TargetFile::Journal { first: TxId(u64::MAX) },
+        TargetFile::Snapshot { last: TxId(9) },
     ];
     for (number, &name) in files.iter().enumerate() {
         target.write(name, 0, &[IoSlice::new(&vec![number as u8; number + 1])], Durable::Later).expect("write");
@@ -159,7 +159,7 @@ mod tests {
         }
     }
 
-    const FILE: TargetFile = TargetFile::Chunk { set: SetId(5), position: 1 };
+    const FILE: TargetFile = TargetFile::Chunk { set: SetId(5), position: Position(1) };
 
     #[test]
     fn memory() {
@@ -243,7 +243,7 @@ mod tests {
     fn more_files_than_are_kept_open() {
         let place = Temporary::new();
         let disk = Disk::format(&place.0).unwrap();
-        let file = |set: SetId| TargetFile::Chunk { set, position: 0 };
+        let file = |set: SetId| TargetFile::Chunk { set, position: Position(0) };
         for set in (0..1300).map(SetId) {
             disk.write(file(set), 0, &[IoSlice::new(&set.0.to_le_bytes())], Durable::Later).unwrap();
         }

@@ -298,10 +298,12 @@ impl Crash {
 mod tests {
     use super::super::{Claim, Holder, Memory};
     use super::*;
+    use plan::Position;
     use plan::SetId;
+    use plan::TxId;
 
-    const FILE: TargetFile = TargetFile::Chunk { set: SetId(1), position: 0 };
-    const OTHER: TargetFile = TargetFile::Chunk { set: SetId(2), position: 0 };
+    const FILE: TargetFile = TargetFile::Chunk { set: SetId(1), position: Position(0) };
+    const OTHER: TargetFile = TargetFile::Chunk { set: SetId(2), position: Position(0) };
 
     #[test]
     fn what_is_opened_again_has_the_same_files_and_a_claim_of_its_own() {
@@ -316,7 +318,7 @@ mod tests {
             };
             ClaimRequest::Take { claim, lease: Duration::ZERO, blank: 0 }
         };
-        let journal = TargetFile::Journal { first: 1 };
+        let journal = TargetFile::Journal { first: TxId(1) };
         let first = Crash::new(Arc::new(Memory::default()));
         first.claim(&claim(1)).unwrap();
         first.write(journal, 0, &[IoSlice::new(b"one")], Durable::Later).unwrap();

@@ -2,7 +2,7 @@
 
 use super::{Disk, FileName, Target, TargetFile};
 use crate::{Error, Result};
-use plan::SetId;
+use plan::{Position, SetId};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -82,8 +82,8 @@ impl Directory {
     ///
     /// # Errors
     /// If the system does not tell which file it is.
-    pub fn adopt(&self, path: &Path, position: usize, opened: Arc<File>) -> Result<TargetFile> {
-        let file = TargetFile::Chunk { set: self.number(), position: position as u16 };
+    pub fn adopt(&self, path: &Path, position: Position, opened: Arc<File>) -> Result<TargetFile> {
+        let file = TargetFile::Chunk { set: self.number(), position };
         let name = path.file_name().unwrap_or_default();
         self.disk.adopt(file, name, opened).map_err(Error::io("look at", path))?;
         Ok(file)

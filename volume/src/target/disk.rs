@@ -518,13 +518,14 @@ impl Target for Disk {
 mod tests {
     use super::super::ReadAt;
     use super::*;
+    use plan::Position;
     use plan::SetId;
 
     #[test]
     fn what_is_made_is_for_its_user_alone() {
         let place = std::env::temp_dir().join(format!("weft-private-{}", std::process::id()));
         let disk = Disk::format(&place).unwrap();
-        let chunk = TargetFile::Chunk { set: SetId(7), position: 0 };
+        let chunk = TargetFile::Chunk { set: SetId(7), position: Position(0) };
         disk.write(chunk, 0, &[IoSlice::new(b"secret")], Durable::Later).unwrap();
         for path in [
             place.clone(),
@@ -544,7 +545,7 @@ mod tests {
     fn what_is_removed_while_it_is_open_is_noticed() {
         let place = std::env::temp_dir().join(format!("weft-disk-{}", std::process::id()));
         let disk = Disk::format(&place).unwrap();
-        let files = [0, 1, 2, 3].map(|position| TargetFile::Chunk { set: SetId(7), position });
+        let files = [0, 1, 2, 3].map(|position| TargetFile::Chunk { set: SetId(7), position: Position(position) });
         for file in files {
             disk.write(file, 0, &[IoSlice::new(b"old")], Durable::Later).unwrap();
             disk.sync(file).unwrap();
@@ -564,7 +565,7 @@ mod tests {
         }
         assert_eq!(files.map(|file| disk.sync(file).is_ok()), [false, false, false, true]);
         // After a rebuild, it is complete.
-        let new = TargetFile::NewChunk { set: SetId(7), position: 0 };
+        let new = TargetFile::NewChunk { set: SetId(7), position: Position(0) };
         disk.write(new, 0, &[IoSlice::new(b"made")], Durable::Later).unwrap();
         disk.sync(new).unwrap();
         disk.rename(new, files[0]).unwrap();

@@ -1,6 +1,6 @@
 //! The files of a target.
 
-use plan::SetId;
+use plan::{Position, SetId, TxId};
 
 /// The name of a file on a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -14,23 +14,23 @@ pub enum TargetFile {
         /// The chunk set.
         set: SetId,
         /// The position in its stripes.
-        position: u16,
+        position: Position,
     },
     /// A chunk during its rebuild.
     NewChunk {
         /// The chunk set.
         set: SetId,
         /// The position in its stripes.
-        position: u16,
+        position: Position,
     },
     /// A segment of the metadata journal, numbered by its first transaction.
     Journal {
         /// The first transaction.
-        first: u64,
+        first: TxId,
     },
     /// A snapshot of the metadata.
     Snapshot {
         /// The last transaction in it.
-        last: u64,
+        last: TxId,
     },
 }

@@ -5,6 +5,7 @@
 //! that leaves no space for the endings is shortened, always in the same way.
 
 use gf::checksum::crc64;
+use plan::Position;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
@@ -29,7 +30,7 @@ pub fn stem(name: &[u8]) -> Vec<u8> {
 }
 
 /// The file name of the chunk of an object at a position.
-pub fn fragment_file_name(name: &[u8], position: usize) -> OsString {
+pub fn fragment_file_name(name: &[u8], position: Position) -> OsString {
     OsString::from_vec([&stem(name)[..], format!(".{position:03}").as_bytes(), FRAGMENT_SUFFIX].concat())
 }
 
@@ -45,7 +46,7 @@ pub struct FileName {
     /// The object's name, possibly shortened.
     pub stem: Vec<u8>,
     /// The position.
-    pub position: usize,
+    pub position: Position,
     /// The process that wrote it, if it was never committed.
     pub written_by: Option<u32>,
 }
@@ -64,7 +65,7 @@ impl FileName {
         let rest = bytes.strip_suffix(FRAGMENT_SUFFIX)?;
         let (stem, position) = rest.split_at_checked(rest.len().checked_sub(4)?)?;
         let digits = position.strip_prefix(b".").filter(|digits| digits.iter().all(u8::is_ascii_digit))?;
-        let position = std::str::from_utf8(digits).ok()?.parse().ok()?;
+        let position = Position(std::str::from_utf8(digits).ok()?.parse().ok()?);
         (!stem.is_empty()).then(|| Self { stem: stem.to_vec(), position, written_by })
     }
 }
@@ -76,9 +77,9 @@ mod tests {
     #[test]
     fn file_names_come_apart_as_they_were_put_together() {
         for name in [&b"a"[..], b".hidden", b"a.000.weft", b"with \n\xff", &[b'x'; 255], "ä".repeat(127).as_bytes()] {
-            let file_name = fragment_file_name(name, 7);
+            let file_name = fragment_file_name(name, Position(7));
             let parsed = FileName::parse(&file_name).unwrap();
-            assert_eq!(parsed, FileName { stem: stem(name), position: 7, written_by: None });
+            assert_eq!(parsed, FileName { stem: stem(name), position: Position(7), written_by: None });
             let temporary = temporary_file_name(&file_name, u32::MAX);
             assert!(temporary.len() <= 255, "{}", temporary.len());
             assert_eq!(FileName::parse(&temporary).unwrap().written_by, Some(std::process::id()));

@@ -152,6 +152,7 @@ impl Target for Shadow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plan::TxId;
 
     #[test]
     fn it_is_a_target() {
@@ -161,7 +162,7 @@ mod tests {
     #[test]
     fn what_is_below_stays() {
         let below = Arc::new(Memory::default());
-        let (old, new) = (TargetFile::Journal { first: 1 }, TargetFile::Journal { first: 2 });
+        let (old, new) = (TargetFile::Journal { first: TxId(1) }, TargetFile::Journal { first: TxId(2) });
         below.write(old, 0, &[IoSlice::new(b"old")], Durable::Later).unwrap();
         let shadow = Shadow::new(below.clone());
         shadow.sync(old).unwrap();

@@ -4,6 +4,7 @@
 use super::names::temporary_file_name;
 use super::{Directory, Durable, FileName, TargetFile};
 use crate::{Error, Result};
+use plan::Position;
 use rustix::fs::{FlockOperation, flock};
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -37,7 +38,7 @@ impl Temporary {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let place = directory.path();
         let set = directory.number();
-        let position = FileName::parse(file_name).map_or(0, |parsed| parsed.position as u16);
+        let position = FileName::parse(file_name).map_or(Position(0), |parsed| parsed.position);
         let new = TargetFile::NewChunk { set, position };
         loop {
             let name = temporary_file_name(temporary_name, NUMBER.fetch_add(1, Ordering::Relaxed));

@@ -1,7 +1,7 @@
 //! The names of the files of a volume in a directory.
 
 use super::TargetFile;
-use plan::SetId;
+use plan::{Position, SetId, TxId};
 
 pub(super) const LABEL: &str = "weft.label";
 const NEW_LABEL: &str = "weft.label.new";
@@ -20,8 +20,8 @@ pub(super) fn name_of(file: TargetFile) -> String {
         TargetFile::NewChunk { set, position } => {
             format!("{CHUNKS}/{:02x}/{:016x}.{position:03}.new", set.0 as u8, set.0)
         }
-        TargetFile::Journal { first } => format!("{JOURNAL}/{first:016x}.journal"),
-        TargetFile::Snapshot { last } => format!("{SNAPSHOTS}/{last:016x}.snapshot"),
+        TargetFile::Journal { first } => format!("{JOURNAL}/{:016x}.journal", first.0),
+        TargetFile::Snapshot { last } => format!("{SNAPSHOTS}/{:016x}.snapshot", last.0),
     }
 }
 
@@ -30,12 +30,12 @@ pub(super) fn file_of(directory: &str, name: &str) -> Option<TargetFile> {
     let (stem, kind) = name.rsplit_once('.')?;
     let number = |text: &str| if text.len() == 16 { u64::from_str_radix(text, 16).ok() } else { None };
     let file = match (directory, kind) {
-        (JOURNAL, "journal") => TargetFile::Journal { first: number(stem)? },
-        (SNAPSHOTS, "snapshot") => TargetFile::Snapshot { last: number(stem)? },
+        (JOURNAL, "journal") => TargetFile::Journal { first: TxId(number(stem)?) },
+        (SNAPSHOTS, "snapshot") => TargetFile::Snapshot { last: TxId(number(stem)?) },
         (JOURNAL | SNAPSHOTS, _) => return None,
         (_, "chunk" | "new") => {
             let (set, position) = stem.split_once('.')?;
-            let (set, position) = (SetId(number(set)?), position.parse().ok()?);
+            let (set, position) = (SetId(number(set)?), Position(position.parse().ok()?));
             if kind == "new" { TargetFile::NewChunk { set, position } } else { TargetFile::Chunk { set, position } }
         }
         _ => return None,

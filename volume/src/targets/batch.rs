@@ -17,16 +17,16 @@ use tracing::Span;
 const RETRY_INTERVAL: Duration = Duration::from_micros(500);
 
 /// The outcome of each operation.
-type Outcomes<T> = Vec<(usize, TargetId, io::Result<T>)>;
+type Outcomes<K, T> = Vec<(K, TargetId, io::Result<T>)>;
 
 /// Operations on several targets at the same time. The deadline counts from its creation.
-pub(crate) struct Batch<T> {
-    send: Sender<(usize, io::Result<T>)>,
-    results: Receiver<(usize, io::Result<T>)>,
+pub(crate) struct Batch<K, T> {
+    send: Sender<(K, io::Result<T>)>,
+    results: Receiver<(K, io::Result<T>)>,
     /// Operations that wait for space in a queue.
-    refused: Vec<(usize, Arc<Entry>, Task)>,
-    pub(super) waiting: BTreeMap<usize, Waiting>,
-    done: Outcomes<T>,
+    refused: Vec<(K, Arc<Entry>, Task)>,
+    pub(super) waiting: BTreeMap<K, Waiting>,
+    done: Outcomes<K, T>,
     pub(super) begun: Instant,
     /// Late operations are hedged, not given up.
     hedges: bool,
@@ -45,7 +45,7 @@ pub(super) fn is_late<T>(result: &io::Result<T>) -> bool {
     result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut)
 }
 
-pub(super) fn record<T>(targets: &Targets, done: &[(usize, TargetId, io::Result<T>)]) {
+pub(super) fn record<K, T>(targets: &Targets, done: &[(K, TargetId, io::Result<T>)]) {
     for (_, id, result) in done {
         if let Err(error) = result {
             targets.failed(*id, error);
@@ -53,7 +53,7 @@ pub(super) fn record<T>(targets: &Targets, done: &[(usize, TargetId, io::Result<
     }
 }
 
-impl<T: Send + 'static> Batch<T> {
+impl<K: Copy + Ord + Send + 'static, T: Send + 'static> Batch<K, T> {
     /// Creates an empty batch.
     pub fn new() -> Self {
         let (send, results) = channel();
@@ -73,7 +73,7 @@ impl<T: Send + 'static> Batch<T> {
     pub fn run(
         &mut self,
         targets: &Targets,
-        key: usize,
+        key: K,
         id: TargetId,
         operation: impl FnOnce(&dyn Target) -> io::Result<T> + Send + 'static,
     ) {
@@ -101,7 +101,7 @@ impl<T: Send + 'static> Batch<T> {
     }
 
     /// Waits for all operations. Failures are recorded for their targets.
-    pub fn wait(self, targets: &Targets) -> Outcomes<T> {
+    pub fn wait(self, targets: &Targets) -> Outcomes<K, T> {
         let done = self.collect(targets.deadline);
         record(targets, &done);
         done
@@ -109,7 +109,7 @@ impl<T: Send + 'static> Batch<T> {
 
     /// Waits for reads that the caller can do without, at most until they are late. Late reads
     /// return `TimedOut`, which says nothing about their targets; other failures are recorded.
-    pub fn hedged(mut self, targets: &Targets) -> Outcomes<T> {
+    pub fn hedged(mut self, targets: &Targets) -> Outcomes<K, T> {
         self.hedges = true;
         let timeout = targets.read_timeout.current();
         // Do not record the time of late reads: each would make the wait for the next one longer.
@@ -124,7 +124,7 @@ impl<T: Send + 'static> Batch<T> {
     /// Waits for all operations, except those that turn out to be late: `least` successes suffice,
     /// `wanted` are better. A late target counts as failed until it answers. Failures are recorded
     /// for their targets.
-    pub fn wait_for_most(self, targets: &Targets, least: usize, wanted: usize) -> Outcomes<T> {
+    pub fn wait_for_most(self, targets: &Targets, least: usize, wanted: usize) -> Outcomes<K, T> {
         let deadline = targets.deadline;
         let done = self.collect_while(|took| plan::late::straggler_timeout(took, least, wanted, deadline));
         record(targets, &done);
@@ -132,12 +132,12 @@ impl<T: Send + 'static> Batch<T> {
     }
 
     /// Waits for all operations, until the deadline.
-    pub fn collect(self, deadline: Duration) -> Outcomes<T> {
+    pub fn collect(self, deadline: Duration) -> Outcomes<K, T> {
         self.collect_while(|_| deadline)
     }
 
     /// Runs [`Self::gather`] and returns the result of each operation.
-    pub(super) fn collect_while(mut self, timeout: impl Fn(&[Duration]) -> Duration) -> Outcomes<T> {
+    pub(super) fn collect_while(mut self, timeout: impl Fn(&[Duration]) -> Duration) -> Outcomes<K, T> {
         self.gather(|took, _| timeout(took));
         self.done
     }
@@ -145,9 +145,9 @@ impl<T: Send + 'static> Batch<T> {
     /// Waits until the successful operations are enough, for all operations, or until the deadline.
     /// Returns the keys of the successful ones. Failures are recorded for their targets; operations
     /// that need not be waited for do not count as failures.
-    pub fn until_enough(mut self, targets: &Targets, enough: impl Fn(&[usize]) -> bool) -> Vec<usize> {
+    pub fn until_enough(mut self, targets: &Targets, enough: impl Fn(&[K]) -> bool) -> Vec<K> {
         self.hedges = true;
-        let well = |done: &[(usize, TargetId, io::Result<T>)]| -> Vec<usize> {
+        let well = |done: &[(K, TargetId, io::Result<T>)]| -> Vec<K> {
             done.iter().filter(|(.., result)| result.is_ok()).map(|(key, ..)| *key).collect()
         };
         self.gather(|_, done| if enough(&well(done)) { Duration::ZERO } else { targets.deadline });
@@ -160,10 +160,7 @@ impl<T: Send + 'static> Batch<T> {
 
     /// Waits for all operations, for as long as `timeout` allows. It gets the durations of the
     /// successful operations and the results so far. Returns these durations.
-    fn gather(
-        &mut self,
-        timeout: impl Fn(&[Duration], &[(usize, TargetId, io::Result<T>)]) -> Duration,
-    ) -> Vec<Duration> {
+    fn gather(&mut self, timeout: impl Fn(&[Duration], &[(K, TargetId, io::Result<T>)]) -> Duration) -> Vec<Duration> {
         ranked::assert_only_turns();
         let mut took = Vec::with_capacity(self.waiting.len());
         while !self.waiting.is_empty() {
@@ -205,11 +202,11 @@ impl<T: Send + 'static> Batch<T> {
 impl Targets {
     /// Runs an operation on several targets at the same time. The key identifies each run. A run
     /// that takes longer than the deadline has failed. Failures are recorded for their targets.
-    pub fn each<T: Send + 'static>(
+    pub fn each<K: Copy + Ord + Send + 'static, T: Send + 'static>(
         &self,
-        places: impl IntoIterator<Item = (usize, TargetId)>,
-        operation: impl Fn(usize, &dyn Target) -> io::Result<T> + Send + Sync + 'static,
-    ) -> Vec<(usize, TargetId, io::Result<T>)> {
+        places: impl IntoIterator<Item = (K, TargetId)>,
+        operation: impl Fn(K, &dyn Target) -> io::Result<T> + Send + Sync + 'static,
+    ) -> Vec<(K, TargetId, io::Result<T>)> {
         let operation = Arc::new(operation);
         let mut batch = Batch::new();
         for (key, id) in places {

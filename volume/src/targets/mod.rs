@@ -22,7 +22,7 @@ use crate::steps::Steps;
 use crate::target::Target;
 use crate::{lock, unpoisoned};
 use latency::StragglerTimeout;
-use plan::{SetId, TargetId};
+use plan::{Position, SetId, TargetId};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, RwLock, RwLockReadGuard};
 use std::time::Duration;
@@ -95,9 +95,9 @@ impl Targets {
     }
 
     /// The position of the Master among those that are willing.
-    pub(crate) fn master(&self, set: SetId, willing: &[Option<TargetId>]) -> Option<usize> {
-        let fixed = self.fixed_master.get().and_then(|id| willing.iter().position(|place| *place == Some(*id)));
-        fixed.or_else(|| plan::coding::master(set, willing))
+    pub(crate) fn master(&self, set: SetId, willing: &[Option<TargetId>]) -> Option<Position> {
+        let fixed = self.fixed_master.get().and_then(|id| Position::placed(willing).find(|(_, there)| there == id));
+        fixed.map(|(position, _)| position).or_else(|| plan::coding::master(set, willing))
     }
 
     /// Sets `warn`, which gets one line when a target begins to fail, and again from time to time

@@ -57,20 +57,20 @@ impl Targets {
     /// takes microseconds, waking a thread for each would cost more than the runs themselves. If a
     /// target hangs, the threads of the remaining targets do what is left. Failures are recorded
     /// for their targets.
-    pub(crate) fn one_by_one<T: Send + 'static>(
+    pub(crate) fn one_by_one<K: Copy + Ord + Send + 'static, T: Send + 'static>(
         &self,
-        places: &[(usize, TargetId)],
-        operation: impl Fn(usize, &dyn Target) -> io::Result<T> + Send + Sync + 'static,
-    ) -> Vec<(usize, TargetId, io::Result<T>)> {
+        places: &[(K, TargetId)],
+        operation: impl Fn(K, &dyn Target) -> io::Result<T> + Send + Sync + 'static,
+    ) -> Vec<(K, TargetId, io::Result<T>)> {
         let operation = Arc::new(operation);
-        let steps: Option<Vec<(usize, Arc<Entry>)>> = {
+        let steps: Option<Vec<(K, Arc<Entry>)>> = {
             let entries = self.entries();
             let healthy = |id: &TargetId| entries.get(id).filter(|entry| entry.record.is_good());
             places.iter().map(|(key, id)| healthy(id).map(|entry| (*key, entry.clone()))).collect()
         };
         let mut done = steps.map_or_else(Vec::new, |steps| self.send_worker(steps, &operation));
         let late = done.len();
-        let mut all: Vec<(usize, TargetId, io::Result<T>)> =
+        let mut all: Vec<(K, TargetId, io::Result<T>)> =
             places.iter().zip(done.drain(..)).map(|(&(key, id), result)| (key, id, result)).collect();
         batch::record(self, &all);
         let mut batch = Batch::new();
@@ -84,10 +84,10 @@ impl Targets {
 
     /// The results that a worker delivered in time. The last one may belong to the operation that
     /// it still tries: the target counts as hanging until that ends.
-    fn send_worker<T: Send + 'static>(
+    fn send_worker<K: Copy + Send + 'static, T: Send + 'static>(
         &self,
-        steps: Vec<(usize, Arc<Entry>)>,
-        operation: &Arc<impl Fn(usize, &dyn Target) -> io::Result<T> + Send + Sync + 'static>,
+        steps: Vec<(K, Arc<Entry>)>,
+        operation: &Arc<impl Fn(K, &dyn Target) -> io::Result<T> + Send + Sync + 'static>,
     ) -> Vec<io::Result<T>> {
         let done = Vec::with_capacity(steps.len());
         let progress = Progress { running: false, done, finished: false, abandoned: false };

@@ -1,6 +1,7 @@
 //! Targets that fail while single files are written to them or read from them.
 
 use crate::lab::Lab;
+use plan::Position;
 use std::sync::Arc;
 use volume::Error;
 use volume::object::ProblemKind;
@@ -61,7 +62,10 @@ fn a_disk_that_fails_while_it_is_read_is_decoded_around_and_named() {
         let (found, problems) = lab.decode_object(object);
         assert!(found.unwrap() == data());
         let [problem] = &problems.listed[..] else { panic!("{problems:?}") };
-        assert_eq!((problem.kind, problem.position, problem.stripes), (ProblemKind::Unreadable, Some(disk), 4));
+        assert_eq!(
+            (problem.kind, problem.position, problem.stripes),
+            (ProblemKind::Unreadable, Some(Position::at(disk)), 4)
+        );
     }
     // Parity that no one needs is not read.
     let object = lab.find("f").unwrap().decorated(faulty(&[2], &dead()));
@@ -81,8 +85,9 @@ fn bits_that_a_disk_flips_are_noticed() {
         let object = lab.find("f").unwrap().decorated(|target| {
             let decorated = Faulty::new(target.clone());
             let files = target.list().unwrap().into_iter().map(|(file, _)| (file, at..at + 1)).collect::<Vec<_>>();
-            let first =
-                files.iter().any(|(file, _)| matches!(file, volume::target::TargetFile::Chunk { position: 0, .. }));
+            let first = files
+                .iter()
+                .any(|(file, _)| matches!(file, volume::target::TargetFile::Chunk { position: Position(0), .. }));
             if first {
                 decorated.set(Faults { flipped: files, ..Faults::default() });
             }
@@ -91,6 +96,6 @@ fn bits_that_a_disk_flips_are_noticed() {
         let (found, problems) = lab.decode_object(object);
         assert!(found.unwrap() == data());
         let [problem] = &problems.listed[..] else { panic!("{problems:?}") };
-        assert_eq!((problem.kind, problem.position, problem.stripes), (kind, Some(0), 1));
+        assert_eq!((problem.kind, problem.position, problem.stripes), (kind, Some(Position(0)), 1));
     }
 }

@@ -1,7 +1,7 @@
 //! Targets that are slow or hang: no caller waits for them longer than necessary.
 
 use crate::Lab;
-use plan::{SetId, Span, TargetId};
+use plan::{Position, SetId, Span, TargetId};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn a_disk_that_hangs_is_an_erasure() {
     lab.disks[1].set(Faults { delay: Duration::from_secs(3), ..Faults::default() });
     let begun = Instant::now();
     assert_eq!(lab.read(&stripe, 0, 90_000).unwrap(), stripe.data);
-    assert_eq!(lab.append(90_000, 2).unwrap().1, [1]);
+    assert_eq!(lab.append(90_000, 2).unwrap().1, [Position(1)]);
     // That is known now.
     assert_eq!(lab.append(90_000, 3).unwrap().1, []);
     lab.writer.sync().unwrap();
@@ -86,7 +86,7 @@ fn a_disk_that_hangs_keeps_small_stripes_from_nobody_else() {
     lab.disks[2].set(Faults { delay: Duration::from_secs(3), ..Faults::default() });
     let begun = Instant::now();
     let (stripe, missing) = lab.append(1000, 48).unwrap();
-    assert_eq!(missing, [2]);
+    assert_eq!(missing, [Position(2)]);
     // Now it is known, and nothing waits for it.
     let known = append(49..96);
     assert!(known < Duration::from_millis(150) + 2 * usual, "{known:?}, {usual:?} when nothing hangs");
@@ -110,14 +110,14 @@ fn writes_and_syncs_do_without_disks_that_are_late() {
         let mut stripes = vec![lab.append(length, 1).unwrap().0];
         hang(1);
         let (stripe, missing) = lab.append(length, 2).unwrap();
-        assert_eq!(missing, [1]);
+        assert_eq!(missing, [Position(1)]);
         stripes.push(stripe);
         // Nothing waits for it any more.
         let (stripe, missing) = lab.append(length, 3).unwrap();
         assert_eq!(missing, []);
         stripes.push(stripe);
         hang(4);
-        assert_eq!(lab.writer.sync().unwrap(), [4]);
+        assert_eq!(lab.writer.sync().unwrap(), [Position(4)]);
         assert!(begun.elapsed() < Duration::from_secs(100), "{:?}", begun.elapsed());
         // Too few targets have the next one, so it goes elsewhere.
         assert!(matches!(lab.append(length, 4).unwrap_err(), Error::TooDegraded { .. }));

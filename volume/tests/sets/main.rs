@@ -6,7 +6,7 @@ mod reading;
 mod rebuilding;
 mod writing;
 
-use plan::{RecordOffset, SetId, Span, TargetId};
+use plan::{Position, RecordOffset, SetId, Span, StripeSeq, TargetId};
 use proptest::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,13 +77,13 @@ impl Lab {
         self.writer.layout()
     }
 
-    fn append(&self, length: usize, sequence: u64) -> std::result::Result<(Written, Vec<usize>), Error> {
+    fn append(&self, length: usize, sequence: u64) -> std::result::Result<(Written, Vec<Position>), Error> {
         let data: Vec<u8> = (0..length).map(|at| (at as u64 * 31 + sequence * 7 + (at as u64 >> 8)) as u8).collect();
         let manifest = format!("stripe {sequence}").into_bytes();
         let pool = BufferPool::new(&*self.layout().code, STRIPE, 1);
         let mut buffer = pool.take();
         buffer.extend_from_slice(&data);
-        let done = self.writer.append(buffer, sequence, &manifest).map_err(|(error, back)| {
+        let done = self.writer.append(buffer, StripeSeq(sequence), &manifest).map_err(|(error, back)| {
             assert_eq!(back.len(), length, "the data comes back");
             error
         })?;
@@ -91,7 +91,7 @@ impl Lab {
     }
 
     fn file(&self, position: usize) -> TargetFile {
-        self.layout().file(position)
+        self.layout().file(Position::at(position))
     }
 
     /// Everything in the chunk of a position.
@@ -167,7 +167,7 @@ proptest! {
         let short = lengths.iter().map(|length| if seed % 3 == 0 { length % 600 + 1 } else { *length });
         let stripes: Vec<Written> =
             short.enumerate().map(|(n, length)| lab.append(length, n as u64).unwrap().0).collect();
-        prop_assert_eq!(lab.writer.sync().unwrap(), Vec::<usize>::new());
+        prop_assert_eq!(lab.writer.sync().unwrap(), []);
         let code = lab.layout().code.clone();
         let bad = some_positions(seed, lost.min(code.tolerates()), code.shape().blocks());
         if !cold {
@@ -248,7 +248,7 @@ proptest! {
         for (number, &position) in bad.iter().enumerate() {
             let id = TargetId(100 + number as u16);
             lab.targets.add(id, Arc::new(Memory::default()));
-            wanted.push((position, id));
+            wanted.push((Position::at(position), id));
         }
         let report = rebuild(&lab.targets, lab.layout(), &live, &wanted, &Control::default()).unwrap();
         let blocks = (live.len() * bad.len()) as u64;
@@ -274,7 +274,7 @@ proptest! {
             let records: Vec<(RecordOffset, u32)> =
                 scanned.records.iter().map(|header| (header.record, header.block_bytes)).collect();
             prop_assert_eq!(&records, &live);
-            prop_assert_eq!(scanned.header.unwrap().position, position as u16);
+            prop_assert_eq!(scanned.header.unwrap().position, Position::at(position));
         }
     }
 

@@ -1,7 +1,7 @@
 //! Lost chunks are rebuilt, or nothing is left behind.
 
 use crate::Lab;
-use plan::{RecordOffset, TargetId};
+use plan::{Position, RecordOffset, TargetId};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use volume::format::StripeHeader;
@@ -25,7 +25,8 @@ fn what_contradicts_a_survivor_is_not_repaired() {
     lab.disks[0].inner().remove(lab.file(0)).unwrap();
     lab.targets.add(TargetId(50), Arc::new(Memory::default()));
     let stripes = [(stripe.record, stripe.block)];
-    let error = rebuild(&lab.targets, lab.layout(), &stripes, &[(0, TargetId(50))], &Control::default()).unwrap_err();
+    let error =
+        rebuild(&lab.targets, lab.layout(), &stripes, &[(Position(0), TargetId(50))], &Control::default()).unwrap_err();
     assert!(matches!(error, Error::Corrupt { .. }), "{error}");
     assert_eq!(lab.targets.get(TargetId(50)).unwrap().list().unwrap(), [], "nothing is left behind");
 }
@@ -38,13 +39,14 @@ fn a_rebuild_without_space_leaves_nothing_behind() {
     place.set(Faults { full: true, ..Faults::default() });
     lab.targets.add(TargetId(50), place.clone());
     let stripes = [(stripe.record, stripe.block)];
-    let error = rebuild(&lab.targets, lab.layout(), &stripes, &[(0, TargetId(50))], &Control::default()).unwrap_err();
+    let error =
+        rebuild(&lab.targets, lab.layout(), &stripes, &[(Position(0), TargetId(50))], &Control::default()).unwrap_err();
     assert!(matches!(error, Error::NoSpace(_)), "{error}");
     assert_eq!(place.inner().list().unwrap(), []);
     place.set(Faults::default());
     let control = Control::default();
     control.cancel();
-    let error = rebuild(&lab.targets, lab.layout(), &stripes, &[(0, TargetId(50))], &control).unwrap_err();
+    let error = rebuild(&lab.targets, lab.layout(), &stripes, &[(Position(0), TargetId(50))], &control).unwrap_err();
     assert!(matches!(error, Error::Interrupted));
     assert_eq!(place.inner().list().unwrap(), []);
 }
@@ -59,7 +61,7 @@ fn a_rebuild_keeps_to_its_limit_and_can_be_stopped_while_it_waits() {
     // Eight blocks at twenty a second: the first two are a burst.
     control.limit(Arc::new(Limit::new(20 * block)));
     let begun = Instant::now();
-    let report = rebuild(&lab.targets, lab.layout(), &stripes, &[(1, TargetId(1))], &control).unwrap();
+    let report = rebuild(&lab.targets, lab.layout(), &stripes, &[(Position(1), TargetId(1))], &control).unwrap();
     assert_eq!((report.bytes, control.done_bytes()), (8 * block, 8 * block));
     assert!(begun.elapsed() >= Duration::from_millis(290), "{:?}", begun.elapsed());
     let control = Arc::new(Control::default());
@@ -69,7 +71,7 @@ fn a_rebuild_keeps_to_its_limit_and_can_be_stopped_while_it_waits() {
         std::thread::sleep(Duration::from_millis(50));
         stopped.cancel();
     });
-    let error = rebuild(&lab.targets, lab.layout(), &stripes, &[(1, TargetId(1))], &control).unwrap_err();
+    let error = rebuild(&lab.targets, lab.layout(), &stripes, &[(Position(1), TargetId(1))], &control).unwrap_err();
     assert!(matches!(error, Error::Interrupted), "{error}");
 }
 
@@ -83,7 +85,7 @@ fn zeroes_are_rebuilt_and_data_is_not() {
     for position in [5, 0] {
         lab.disks[position].inner().remove(lab.file(position)).unwrap();
         lab.targets.add(TargetId(50), Arc::new(Memory::default()));
-        let wanted = [(position, TargetId(50))];
+        let wanted = [(Position::at(position), TargetId(50))];
         let done = rebuild(&lab.targets, lab.layout(), &stripes, &wanted, &Control::default());
         if position == 0 {
             assert!(matches!(done, Err(Error::TooDegraded { .. })), "{done:?}");

@@ -1,7 +1,7 @@
 //! Chunk sets are written, without targets that fail, and synced.
 
 use crate::{CHUNK, Lab, STRIPE};
-use plan::{RecordOffset, SetId, TargetId};
+use plan::{Position, RecordOffset, SetId, StripeSeq, TargetId};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use volume::format::{ChunkHeader, StripeHeader};
@@ -19,12 +19,12 @@ fn chunks_say_what_they_are() {
         let header = ChunkHeader::decode(&bytes).unwrap();
         assert_eq!(
             (header.set, header.position, header.shape, &header.code[..]),
-            (SetId(3), position as u16, (4, 2), "rs:4+2")
+            (SetId(3), Position::at(position), (4, 2), "rs:4+2")
         );
         let record = StripeHeader::decode(&bytes[4096..]).unwrap();
         assert_eq!(
             (record.sequence, record.data_bytes, record.manifest_bytes),
-            (77, 10_000, stripe.manifest.len() as u32)
+            (StripeSeq(77), 10_000, stripe.manifest.len() as u32)
         );
     }
 }
@@ -35,10 +35,10 @@ fn a_set_is_written_without_those_that_fail_as_long_as_enough_are_left() {
     lab.append(1000, 1).unwrap();
     lab.disks[5].set(Faults { dead: true, ..Faults::default() });
     let (stripe, missing) = lab.append(50_000, 2).unwrap();
-    assert_eq!(missing, [5]);
+    assert_eq!(missing, [Position(5)]);
     assert_eq!(lab.read(&stripe, 0, 50_000).unwrap(), stripe.data);
     assert!(matches!(lab.targets.health()[5].health, Health::Gone(_)));
-    assert_eq!(lab.writer.sync().unwrap(), Vec::<usize>::new(), "it is known already");
+    assert_eq!(lab.writer.sync().unwrap(), [], "it is known already");
     lab.disks[0].set(Faults { dead: true, ..Faults::default() });
     let error = lab.append(50_000, 3).unwrap_err();
     assert!(matches!(&error, Error::TooDegraded { why, .. } if (why.have, why.need) == (4, 5)), "{error}");
@@ -50,7 +50,7 @@ fn a_set_is_written_without_those_that_fail_as_long_as_enough_are_left() {
 fn full_targets_are_no_failing_ones() {
     let lab = Lab::new("rs:4+2");
     lab.disks[1].set(Faults { full: true, ..Faults::default() });
-    assert_eq!(lab.append(9999, 1).unwrap().1, [1]);
+    assert_eq!(lab.append(9999, 1).unwrap().1, [Position(1)]);
     assert!(lab.targets.is_healthy(TargetId(1)));
     lab.disks[2].set(Faults { full: true, ..Faults::default() });
     assert!(matches!(lab.append(9999, 2), Err(Error::NoSpace(_))));
@@ -62,11 +62,11 @@ fn a_sync_that_fails_is_told() {
     lab.append(1000, 1).unwrap();
     lab.disks[3].set(Faults { unsynced: true, ..Faults::default() });
     assert!(lab.writer.has_unsynced());
-    assert_eq!(lab.writer.sync().unwrap(), [3]);
-    assert_eq!(lab.writer.sync().unwrap(), Vec::<usize>::new());
+    assert_eq!(lab.writer.sync().unwrap(), [Position(3)]);
+    assert_eq!(lab.writer.sync().unwrap(), []);
     lab.append(1000, 2).unwrap();
     lab.disks[4].set(Faults { unsynced: true, ..Faults::default() });
-    assert_eq!(lab.writer.sync().unwrap(), [4], "any k give the data back");
+    assert_eq!(lab.writer.sync().unwrap(), [Position(4)], "any k give the data back");
     let error = lab.append(1000, 3).unwrap_err();
     assert!(matches!(&error, Error::TooDegraded { why, .. } if (why.have, why.need) == (4, 5)), "{error}");
 }
@@ -125,10 +125,10 @@ fn a_full_set_says_so_and_a_set_is_resumed() {
     let writer = SetWriter::resume(lab.targets.clone(), pool.clone(), lab.layout().clone(), 2 * CHUNK, 1, next);
     let mut buffer = pool.take();
     buffer.extend_from_slice(b"more");
-    let done = writer.append(buffer, 1000, b"").map_err(|(error, _)| error).unwrap();
+    let done = writer.append(buffer, StripeSeq(1000), b"").map_err(|(error, _)| error).unwrap();
     assert_eq!(done.record, next);
     let scanned = scan(&*lab.disks[5], lab.file(5)).unwrap();
-    assert_eq!(scanned.records.last().unwrap().sequence, 1000);
+    assert_eq!(scanned.records.last().unwrap().sequence, StripeSeq(1000));
     assert!(scanned.header.is_some());
 }
 

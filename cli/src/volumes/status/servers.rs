@@ -4,18 +4,19 @@
 use crate::failure::{Failure, Outcome};
 use crate::show;
 use cluster::meta_server::{StandbyProgress, Standing, Standings};
+use plan::TxId;
 use serde_json::{Value, json};
 
 /// How far a standby is behind, in words; empty if that is nothing or not known.
-fn behind(progress: &StandbyProgress, last: u64) -> String {
-    match progress.applied.map(|applied| last.saturating_sub(applied)) {
+fn behind(progress: &StandbyProgress, last: TxId) -> String {
+    match progress.applied.map(|applied| last.since(applied)) {
         None | Some(0) => String::new(),
         Some(behind) => format!(", {} behind", show::count(behind as usize, "transaction")),
     }
 }
 
 /// How a standby is, in words.
-fn words(standing: &Standing, last: u64) -> String {
+fn words(standing: &Standing, last: TxId) -> String {
     match (standing.is_up(), standing.heard) {
         (true, _) => format!("stands by{}", behind(&standing.progress, last)),
         (false, Some(ago)) => format!("SILENT for {}", show::time(ago)),
@@ -56,7 +57,7 @@ pub fn document(standings: &Standings) -> Value {
             "holder": holder == Some(&one.peer),
             "up": one.is_up(),
             "heard_seconds_ago": one.heard.map(|ago| ago.as_secs_f64()),
-            "transactions_behind": one.progress.applied.map(|applied| standings.last.saturating_sub(applied)),
+            "transactions_behind": one.progress.applied.map(|applied| standings.last.since(applied)),
         })
     });
     [own].into_iter().chain(others).collect()
@@ -67,7 +68,7 @@ pub fn of_standby(standings: &Standings, as_json: bool) -> Outcome {
     let holder = standings.holder.as_ref();
     if as_json {
         let holder = holder.map(|holder| json!({ "name": holder.name, "address": holder.address }));
-        let behind = standings.progress.applied.map(|applied| standings.last.saturating_sub(applied));
+        let behind = standings.progress.applied.map(|applied| standings.last.since(applied));
         show::json(&json!({
             "standby": true,
             "name": standings.own.name,

@@ -6,8 +6,8 @@ use super::{END, WORKS, now};
 use bytes::Bytes;
 use fastrand::Rng;
 use fs::{FileKind, ROOT};
-use meta::{ContentEdit, Error, New, Rename, RenameMode, Resize, Seq, Time};
-use plan::{Extent, ExtentPlace, Ino};
+use meta::{ContentEdit, Error, New, Rename, RenameMode, Resize, Time};
+use plan::{Extent, ExtentPlace, Ino, TxId};
 use session::port::Port;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -41,7 +41,7 @@ impl Worker {
                 Err(Error::Exists) => mount.ask(|port| port.lookup(ROOT, name.as_bytes())).await.expect("it exists"),
                 made => made.expect("a directory").0,
             };
-            mount.ask(|port| Port::sync(port, Seq::MAX)).await.expect("it is durable");
+            mount.ask(|port| Port::sync(port, TxId::MAX)).await.expect("it is durable");
             // A sync at the next server does not notice what the previous one lost.
             if deaths() == before || !mount.lab.loses {
                 break made.ino;
@@ -114,7 +114,7 @@ impl Worker {
             Action::RemoveAttribute(ino, name) => {
                 mount.ask(|port| port.remove_attribute(*ino, name, time)).await.map(|_| None)
             }
-            Action::Sync => mount.ask(|port| Port::sync(port, Seq::MAX)).await.map(|()| None),
+            Action::Sync => mount.ask(|port| Port::sync(port, TxId::MAX)).await.map(|()| None),
         }
     }
 

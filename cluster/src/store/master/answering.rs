@@ -6,7 +6,7 @@ use super::{BUSY, Done, SPACE_TIMEOUT, Stripe};
 use crate::capability::Token;
 use crate::store::protocol::{encode, encode_error};
 use ec::Code;
-use plan::{SetId, TargetId};
+use plan::{Position, SetId, TargetId};
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -186,10 +186,9 @@ impl Task {
         targets.steps().extend(WriteStep::Master, beside);
         let steps = [cost.master, cost.parity, cost.distribution, cost.slave];
         let mut done = Done { failed: Vec::new(), cost: steps.map(|step| step.as_nanos() as u64) };
-        for (position, &wanted) in self.places.iter().enumerate() {
-            let Some(id) = wanted else { continue };
-            if layout.places[position].is_none() || missing.contains(&position) {
-                done.failed.push((position as u16, encode_error(&self.peers.why(id))));
+        for (position, id) in Position::placed(&self.places) {
+            if layout.places[position.index()].is_none() || missing.contains(&position) {
+                done.failed.push((position, encode_error(&self.peers.why(id))));
             } else if targets.error(id).is_some() {
                 targets.forgive(id);
             }

@@ -4,6 +4,7 @@ use super::{BUSY, DISTRIBUTE, Done, Lost, PROBE_DIVISOR, PROBE_TIMEOUT, REBUILD,
 use crate::capability::Token;
 use crate::store::protocol::{FAILED, REFUSED, decode_error, encode, method};
 use crate::store::remote::RemoteTarget;
+use plan::Position;
 use std::io::{self, IoSlice};
 use std::time::Duration;
 use volume::target::TargetFile;
@@ -101,10 +102,10 @@ impl Master for RemoteTarget {
         };
         let parts = [IoSlice::new(order.data)];
         let body = |token: &[u8]| encode(&Stripe { token, ..stripe.clone() });
-        let file = TargetFile::Chunk { set: layout.set, position: 0 };
+        let file = TargetFile::Chunk { set: layout.set, position: Position(0) };
         let answer = self.ask_master(DISTRIBUTE, file, body, &parts, (timeout, PROBE_TIMEOUT))?;
         let done: Done = postcard::from_bytes(&answer.body).map_err(|_| unreadable())?;
-        let failed = |(position, error): &(u16, Vec<u8>)| (usize::from(*position), decode_error(error));
+        let failed = |(position, error): &(Position, Vec<u8>)| (*position, decode_error(error));
         let [master, parity, distribution, slave] = done.cost.map(Duration::from_nanos);
         Ok(Distributed {
             failed: done.failed.iter().map(failed).collect(),
@@ -119,7 +120,7 @@ impl Master for RemoteTarget {
         destinations: &[String],
     ) -> Result<RebuildReport, NoMaster> {
         let (layout, code) = (order.layout, order.layout.code.spec().to_string());
-        let positions = order.wanted.iter().map(|&(position, _)| position as u16);
+        let positions = order.wanted.iter().map(|&(position, _)| position);
         let lost = Lost {
             volume: layout.volume.0,
             set: layout.set,
@@ -131,7 +132,7 @@ impl Master for RemoteTarget {
             wanted: positions.zip(destinations.iter().map(String::as_str)).collect(),
         };
         let body = |token: &[u8]| encode(&Lost { token, ..lost.clone() });
-        let file = TargetFile::NewChunk { set: layout.set, position: 0 };
+        let file = TargetFile::NewChunk { set: layout.set, position: Position(0) };
         let answer = self.ask_master(REBUILD, file, body, &[], (REBUILDS, REBUILDER_TIMEOUT))?;
         let (bytes, witnessed, unwitnessed) = postcard::from_bytes(&answer.body).map_err(|_| unreadable())?;
         Ok(RebuildReport { bytes, witnessed, unwitnessed, ..RebuildReport::default() })

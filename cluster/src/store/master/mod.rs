@@ -11,7 +11,7 @@ mod rebuilding;
 pub(super) use answering::{Asked, Masters, asked};
 pub(super) use rebuilding::lost;
 
-use plan::{RecordOffset, SetId};
+use plan::{Position, RecordOffset, SetId, StripeSeq};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ struct Stripe<'a> {
     /// When the set was created: seconds and nanoseconds.
     created: (i64, u32),
     record: RecordOffset,
-    sequence: u64,
+    sequence: StripeSeq,
     manifest_bytes: u32,
     /// How many blocks beyond k the Master waits for.
     spare: u16,
@@ -81,14 +81,14 @@ struct Lost<'a> {
     places: Vec<&'a str>,
     /// The positions to rebuild, and the targets of their new chunks.
     #[serde(borrow)]
-    wanted: Vec<(u16, &'a str)>,
+    wanted: Vec<(Position, &'a str)>,
 }
 
 /// The result of a stripe.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Done {
     /// Positions that failed, each with its error.
-    failed: Vec<(u16, Vec<u8>)>,
+    failed: Vec<(Position, Vec<u8>)>,
     /// Times of the steps MP, PC, DD and SP, in nanoseconds.
     cost: [u64; 4],
 }
@@ -109,7 +109,7 @@ mod tests {
             code: "rs:4+2",
             created: (-1, 300),
             record: RecordOffset(16),
-            sequence: 301,
+            sequence: StripeSeq(301),
             manifest_bytes: 302,
             spare: 2,
             checksum: 0x1122_3344_5566_7788,
@@ -125,12 +125,12 @@ mod tests {
             token: b"token",
             server: "here:1",
             places: vec!["here:1/disk1", ""],
-            wanted: vec![(1, "there:1/disk2")],
+            wanted: vec![(Position(1), "there:1/disk2")],
         };
         let lines = [
             row!("stripe", Stripe<'_>, stripe),
             row!("rebuild", Lost<'_>, lost),
-            row!("done", Done, Done { failed: vec![(3, b"why".to_vec())], cost: [1, 300, 70_000, 0] }),
+            row!("done", Done, Done { failed: vec![(Position(3), b"why".to_vec())], cost: [1, 300, 70_000, 0] }),
         ];
         is_table(include_str!("../../golden/master.txt"), &lines);
     }

@@ -5,7 +5,7 @@ use super::answering::{MAX_REBUILT_KIB, Masters};
 use super::peers::{Peers, bad};
 use super::{BUSY, Lost};
 use crate::store::protocol::encode;
-use plan::TargetId;
+use plan::{Position, TargetId};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,8 +72,8 @@ fn carry_out(
     deadline: Instant,
 ) -> io::Result<Vec<u8>> {
     let targets = &peers.targets;
-    let positions = lost.wanted.iter().map(|(position, _)| usize::from(*position));
-    let wanted: Option<Vec<(usize, TargetId)>> =
+    let positions = lost.wanted.iter().map(|(position, _)| *position);
+    let wanted: Option<Vec<(Position, TargetId)>> =
         positions.zip(destinations).map(|(position, id)| Some((position, (*id)?))).collect();
     let wanted = wanted.ok_or_else(|| bad("a block that is wanted nowhere"))?;
     for id in sources.iter().chain(destinations).flatten() {

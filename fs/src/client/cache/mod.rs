@@ -17,9 +17,9 @@ use ::volume::target::boot_time;
 use cached::{Asked, CachedState, Concerned, Now};
 use meta::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, FileKind, Listed, MAX_EXTENTS,
-    New, Removed, Rename, Result, Seq, SetRecord, Time, Totals,
+    New, Removed, Rename, Result, SetRecord, Time, Totals,
 };
-use plan::{Extent, Ino, RecordOffset, SetId};
+use plan::{Extent, Ino, Position, RecordOffset, SetId, TxId};
 use session::port::{Opening, Port, opening_of_answer};
 use std::ops::Range;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl Cache {
 
     /// The server of another opening took over; it has the transactions of the one before up to
     /// `recovered`. Returns whether changes are lost that were not synced.
-    pub fn take_over(&self, opening: Opening, recovered: Seq) -> bool {
+    pub fn take_over(&self, opening: Opening, recovered: TxId) -> bool {
         let lost = {
             let mut unsynced = self.unsynced.lock();
             if opening != unsynced.opening() {
@@ -97,7 +97,7 @@ impl Cache {
     /// with the server's machine.
     pub fn sync_old(&self, age: Duration) -> Result<()> {
         let is_due = self.unsynced.lock().is_older_than(age);
-        if is_due { self.sync(Seq::MAX) } else { Ok(()) }
+        if is_due { self.sync(TxId::MAX) } else { Ok(()) }
     }
 
     /// Waits until it is known which server answered, and until everything has been reclaimed from
@@ -186,35 +186,35 @@ impl Cache {
 
 /// The result of a change, which has the number of its transaction.
 trait Numbered {
-    fn seq(&self) -> Seq;
+    fn seq(&self) -> TxId;
 }
 
-impl Numbered for Seq {
-    fn seq(&self) -> Seq {
+impl Numbered for TxId {
+    fn seq(&self) -> TxId {
         *self
     }
 }
 
-impl<T> Numbered for (T, Seq) {
-    fn seq(&self) -> Seq {
+impl<T> Numbered for (T, TxId) {
+    fn seq(&self) -> TxId {
         self.1
     }
 }
 
-impl<T, U> Numbered for (T, U, Seq) {
-    fn seq(&self) -> Seq {
+impl<T, U> Numbered for (T, U, TxId) {
+    fn seq(&self) -> TxId {
         self.2
     }
 }
 
 impl Numbered for Removed {
-    fn seq(&self) -> Seq {
+    fn seq(&self) -> TxId {
         self.seq
     }
 }
 
 impl Numbered for BulkResult {
-    fn seq(&self) -> Seq {
+    fn seq(&self) -> TxId {
         self.seq
     }
 }
@@ -339,8 +339,8 @@ impl Port for Cache {
         self.port.totals()
     }
 
-    fn sync(&self, seq: Seq) -> Result<()> {
-        if seq < Seq::MAX {
+    fn sync(&self, seq: TxId) -> Result<()> {
+        if seq < TxId::MAX {
             return self.port.sync(seq);
         }
         let before = self.unsynced.lock().now();
@@ -354,36 +354,36 @@ impl Port for Cache {
         self.port.new_inos(count)
     }
 
-    fn seal_set(&self, set: SetId, length: u32) -> Result<Seq> {
+    fn seal_set(&self, set: SetId, length: u32) -> Result<TxId> {
         self.port.seal_set(set, length)
     }
 
-    fn queue_repair(&self, set: SetId, positions: &[u16]) -> Result<Seq> {
+    fn queue_repair(&self, set: SetId, positions: &[Position]) -> Result<TxId> {
         self.port.queue_repair(set, positions)
     }
 
-    fn set_attributes(&self, ino: Ino, change: AttributeChange, now: Time) -> Result<(Attributes, Seq)> {
+    fn set_attributes(&self, ino: Ino, change: AttributeChange, now: Time) -> Result<(Attributes, TxId)> {
         self.change(&of_file(ino), |port| port.set_attributes(ino, change, now), |done| Some(Now::File(None, done.0)))
     }
 
-    fn set_attribute(&self, ino: Ino, name: &[u8], value: &[u8], must_exist: Option<bool>, now: Time) -> Result<Seq> {
+    fn set_attribute(&self, ino: Ino, name: &[u8], value: &[u8], must_exist: Option<bool>, now: Time) -> Result<TxId> {
         self.just_change(&of_file(ino), |port| port.set_attribute(ino, name, value, must_exist, now))
     }
 
-    fn remove_attribute(&self, ino: Ino, name: &[u8], now: Time) -> Result<Seq> {
+    fn remove_attribute(&self, ino: Ino, name: &[u8], now: Time) -> Result<TxId> {
         self.just_change(&of_file(ino), |port| port.remove_attribute(ino, name, now))
     }
 
-    fn make(&self, parent: Ino, name: &[u8], new: &New, now: Time) -> Result<(Attributes, Seq)> {
+    fn make(&self, parent: Ino, name: &[u8], new: &New, now: Time) -> Result<(Attributes, TxId)> {
         let concerned = of_name(parent, name, None);
-        let made = |made: &(Attributes, Seq)| match new.kind {
+        let made = |made: &(Attributes, TxId)| match new.kind {
             FileKind::Directory => Now::Directory((parent, name), made.0),
             _ => Now::File(Some((parent, name)), made.0),
         };
         self.change(&concerned, |port| port.make(parent, name, new, now), |done| Some(made(done)))
     }
 
-    fn link(&self, ino: Ino, parent: Ino, name: &[u8], now: Time) -> Result<(Attributes, Seq)> {
+    fn link(&self, ino: Ino, parent: Ino, name: &[u8], now: Time) -> Result<(Attributes, TxId)> {
         let concerned = of_name(parent, name, Some(ino));
         self.change(
             &concerned,
@@ -400,7 +400,7 @@ impl Port for Cache {
         self.just_change(&of_name(parent, name, Some(ino)), |port| port.remove_directory(parent, name, ino, keep, now))
     }
 
-    fn rename(&self, rename: &Rename, now: Time) -> Result<(Option<Removed>, Seq)> {
+    fn rename(&self, rename: &Rename, now: Time) -> Result<(Option<Removed>, TxId)> {
         let names = vec![(rename.from.0, &*rename.from.1), (rename.to.0, &*rename.to.1)];
         let moved = self.cached.lock().ino(rename.from.0, &rename.from.1);
         let files = moved.into_iter().chain(rename.replaced).collect();
@@ -410,22 +410,22 @@ impl Port for Cache {
         })
     }
 
-    fn change_content(&self, ino: Ino, edit: &ContentEdit) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {
+    fn change_content(&self, ino: Ino, edit: &ContentEdit) -> Result<(Attributes, Vec<DeadStripe>, TxId)> {
         self.change(&of_file(ino), |port| port.change_content(ino, edit), |done| Some(Now::File(None, done.0)))
     }
 
-    fn change_contents(&self, edits: &[(Ino, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
+    fn change_contents(&self, edits: &[(Ino, ContentEdit)]) -> Result<(Vec<DeadStripe>, TxId)> {
         let files = edits.iter().map(|(ino, _)| *ino).collect();
         self.just_change(&Concerned { files, ..Concerned::default() }, |port| port.change_contents(edits))
     }
 
-    fn change_contents_durably(&self, edits: &[(Ino, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
+    fn change_contents_durably(&self, edits: &[(Ino, ContentEdit)]) -> Result<(Vec<DeadStripe>, TxId)> {
         let files = edits.iter().map(|(ino, _)| *ino).collect();
         let concerned = Concerned { files, durably: true, ..Concerned::default() };
         self.just_change(&concerned, |port| port.change_contents_durably(edits))
     }
 
-    fn share(&self, stripes: &[(SetId, RecordOffset)], ino: Ino) -> Result<Seq> {
+    fn share(&self, stripes: &[(SetId, RecordOffset)], ino: Ino) -> Result<TxId> {
         self.just_change(&of_file(ino), |port| port.share(stripes, ino))
     }
 

@@ -1,8 +1,7 @@
 //! Unsynced changes of a client, by file and directory. They may be lost with their server although
 //! the client continues with another one: client and server compare openings and transactions.
 
-use meta::Seq;
-use plan::Ino;
+use plan::{Ino, TxId};
 use session::port::Opening;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -21,7 +20,7 @@ pub(super) struct Moment(u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Answered {
     pub opening: u64,
-    pub seq: Seq,
+    pub seq: TxId,
 }
 
 /// The changes of a file.
@@ -47,7 +46,7 @@ pub(super) struct Unsynced {
     /// The current opening, and for each earlier one the last transaction of it that the next one
     /// had.
     opening: Opening,
-    takeovers: Vec<(u64, Seq)>,
+    takeovers: Vec<(u64, TxId)>,
     /// Files whose changes may be lost, until a sync reports it. The value says whether a close has
     /// reported it; the program that closed need not be the one that wrote.
     lost: HashMap<Ino, bool>,
@@ -161,7 +160,7 @@ impl Unsynced {
             return false;
         }
         let since = self.takeovers.iter().filter(|(opening, _)| *opening >= answer.opening);
-        let recovered = since.map(|(_, recovered)| *recovered).min().unwrap_or(0);
+        let recovered = since.map(|(_, recovered)| *recovered).min().unwrap_or_default();
         let is_known = self.takeovers.first().is_some_and(|(first, _)| *first <= answer.opening);
         !is_known || answer.seq > recovered
     }
@@ -176,7 +175,7 @@ impl Unsynced {
 
     /// Another server took over, in this opening. Of the transactions of the opening so far it has
     /// those up to `recovered`. Returns whether changes are lost.
-    pub fn take_over(&mut self, opening: Opening, recovered: Seq) -> bool {
+    pub fn take_over(&mut self, opening: Opening, recovered: TxId) -> bool {
         if opening == self.opening {
             return false;
         }
@@ -234,7 +233,7 @@ mod tests {
     }
 
     /// A change that was answered.
-    fn change(unsynced: &mut Unsynced, inos: &[Ino], seq: Seq) -> Moment {
+    fn change(unsynced: &mut Unsynced, inos: &[Ino], seq: TxId) -> Moment {
         let begun = unsynced.change(inos.iter().copied());
         unsynced.changed(inos.iter().copied(), Answered { opening: unsynced.opening.number, seq });
         begun
@@ -243,72 +242,74 @@ mod tests {
     #[test]
     fn what_was_changed_since_the_last_sync_is_lost_and_told_once() {
         let mut unsynced = Unsynced::new(opening(1));
-        assert!(!unsynced.take_over(opening(2), 0) && !unsynced.tell(Ino(1), false));
+        assert!(!unsynced.take_over(opening(2), TxId(0)) && !unsynced.tell(Ino(1), false));
         assert!(!unsynced.is_older_than(Duration::ZERO));
-        change(&mut unsynced, &[Ino(1), Ino(2)], 10);
+        change(&mut unsynced, &[Ino(1), Ino(2)], TxId(10));
         let sync = unsynced.now();
         // While the sync runs.
-        change(&mut unsynced, &[Ino(2), Ino(3)], 11);
+        change(&mut unsynced, &[Ino(2), Ino(3)], TxId(11));
         unsynced.synced(sync);
         assert!(unsynced.is_older_than(Duration::ZERO) && !unsynced.is_older_than(Duration::from_secs(60)));
-        assert!(!unsynced.take_over(opening(2), 0), "it is the same");
-        assert!(unsynced.take_over(opening(3), 10));
+        assert!(!unsynced.take_over(opening(2), TxId(0)), "it is the same");
+        assert!(unsynced.take_over(opening(3), TxId(10)));
         // A close reports it and does not take the report from a later sync.
         assert_eq!([1, 2, 2].map(|ino| unsynced.tell(Ino(ino), true)), [false, true, false]);
         assert_eq!([1, 2, 3, 2].map(|ino| unsynced.tell(Ino(ino), false)), [false, true, true, false]);
-        assert!(!unsynced.take_over(opening(4), 0) && !unsynced.tell(Ino(3), true));
-        change(&mut unsynced, &[Ino(5)], 12);
+        assert!(!unsynced.take_over(opening(4), TxId(0)) && !unsynced.tell(Ino(3), true));
+        change(&mut unsynced, &[Ino(5)], TxId(12));
         unsynced.synced(unsynced.now());
-        assert!(!unsynced.take_over(opening(5), 0));
+        assert!(!unsynced.take_over(opening(5), TxId(0)));
     }
 
     #[test]
     fn a_takeover_loses_what_the_next_server_has_not_and_nothing_else() {
         let mut unsynced = Unsynced::new(opening(1));
-        change(&mut unsynced, &[Ino(1)], 10);
-        change(&mut unsynced, &[Ino(2)], 11);
+        change(&mut unsynced, &[Ino(1)], TxId(10));
+        change(&mut unsynced, &[Ino(2)], TxId(11));
         // It has no answer yet, and goes to the next server.
         unsynced.change([Ino(3)]);
-        change(&mut unsynced, &[Ino(4)], 12);
+        change(&mut unsynced, &[Ino(4)], TxId(12));
         unsynced.change([Ino(4)]);
-        assert!(unsynced.take_over(opening(2), 10));
+        assert!(unsynced.take_over(opening(2), TxId(10)));
         assert_eq!([1, 2, 3, 4].map(|ino| unsynced.tell(Ino(ino), false)), [false, true, false, true]);
         // The answers come late: one from the next server, and two from the one before.
-        assert!(!unsynced.changed([Ino(3)], Answered { opening: 2, seq: 11 }));
-        assert!(!unsynced.changed([Ino(5)], Answered { opening: 1, seq: 9 }));
-        assert!(unsynced.changed([Ino(6)], Answered { opening: 1, seq: 11 }));
+        assert!(!unsynced.changed([Ino(3)], Answered { opening: 2, seq: TxId(11) }));
+        assert!(!unsynced.changed([Ino(5)], Answered { opening: 1, seq: TxId(9) }));
+        assert!(unsynced.changed([Ino(6)], Answered { opening: 1, seq: TxId(11) }));
         assert_eq!([3, 4, 5, 6].map(|ino| unsynced.tell(Ino(ino), false)), [false, false, false, true]);
         // What the second server had, and the third has not, is lost, too.
-        assert!(unsynced.take_over(opening(3), 8));
+        assert!(unsynced.take_over(opening(3), TxId(8)));
         assert_eq!([1, 3, 4, 5].map(|ino| unsynced.tell(Ino(ino), false)), [true, true, false, true]);
-        assert!(unsynced.changed([Ino(7)], Answered { opening: 1, seq: 9 }));
-        assert!(!unsynced.changed([Ino(8)], Answered { opening: 1, seq: 8 }));
-        assert!(!unsynced.changed([Ino(9)], Answered { opening: 0, seq: 99 }), "from the only server");
+        assert!(unsynced.changed([Ino(7)], Answered { opening: 1, seq: TxId(9) }));
+        assert!(!unsynced.changed([Ino(8)], Answered { opening: 1, seq: TxId(8) }));
+        assert!(!unsynced.changed([Ino(9)], Answered { opening: 0, seq: TxId(99) }), "from the only server");
     }
 
     #[test]
     fn what_is_durable_itself_is_not_lost() {
         let mut unsynced = Unsynced::new(opening(1));
         let durable = unsynced.change([Ino(6), Ino(7)]);
-        change(&mut unsynced, &[Ino(7)], 5);
+        change(&mut unsynced, &[Ino(7)], TxId(5));
         unsynced.durable([Ino(6), Ino(7)], durable);
-        assert!(unsynced.take_over(opening(2), 1) && !unsynced.tell(Ino(6), false) && unsynced.tell(Ino(7), false));
+        assert!(
+            unsynced.take_over(opening(2), TxId(1)) && !unsynced.tell(Ino(6), false) && unsynced.tell(Ino(7), false)
+        );
     }
 
     #[test]
     fn of_very_many_it_may_be_any() {
         let mut unsynced = Unsynced::new(opening(1));
         for ino in 0..2 * MAX_TRACKED_FILES as u64 {
-            change(&mut unsynced, &[Ino(ino)], ino);
+            change(&mut unsynced, &[Ino(ino)], TxId(ino));
             assert!(unsynced.changed.len() <= MAX_TRACKED_FILES);
         }
-        assert!(unsynced.take_over(opening(2), 0));
+        assert!(unsynced.take_over(opening(2), TxId(0)));
         // The first sync of each file reports it, and only that.
         assert!([7, 8, u64::MAX].map(Ino).iter().all(|&ino| unsynced.tell(ino, false) && !unsynced.tell(ino, false)));
         for round in 0..3 {
             let files: Vec<Ino> = (round * 30_000..(round + 1) * 30_000).map(Ino).collect();
-            change(&mut unsynced, &files, 10);
-            assert!(unsynced.take_over(opening(3 + round), 0) && unsynced.lost.len() <= MAX_TRACKED_FILES);
+            change(&mut unsynced, &files, TxId(10));
+            assert!(unsynced.take_over(opening(3 + round), TxId(0)) && unsynced.lost.len() <= MAX_TRACKED_FILES);
         }
         for ino in 0..2 * MAX_TRACKED_FILES as u64 {
             unsynced.tell(Ino(ino), false);

@@ -8,7 +8,7 @@ use super::super::shared::Shared;
 use super::answers::{Answer, Answers};
 use super::queue::{Queue, Task};
 use super::worker::Job as Plain;
-use crate::kv::Seq;
+use plan::TxId;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -35,7 +35,7 @@ pub(in crate::journal) struct Mirror {
     /// The last batch that it has, with everything before it if it is whole.
     pub done: u64,
     /// The last transaction in that batch.
-    pub acked: Seq,
+    pub acked: TxId,
     /// It has a snapshot and all records behind it: it counts.
     pub whole: bool,
     /// It gets the state from other mirrors since then.
@@ -43,7 +43,7 @@ pub(in crate::journal) struct Mirror {
     /// The snapshot in that state.
     pub copied: Arc<AtomicU64>,
     /// It has all records behind this transaction, so that a snapshot of it makes it whole.
-    pub since: Seq,
+    pub since: TxId,
     /// It had no space for the batch in progress.
     pub full: Option<io::Error>,
 }
@@ -51,7 +51,7 @@ pub(in crate::journal) struct Mirror {
 /// A job that is not answered.
 struct Sent {
     /// The batch, and its last transaction; None when it copies the state.
-    batch: Option<(u64, Seq)>,
+    batch: Option<(u64, TxId)>,
     bytes: usize,
     at: Instant,
 }
@@ -64,7 +64,7 @@ impl Mirror {
     pub fn start(
         key: u64,
         place: MirrorTarget,
-        since: Seq,
+        since: TxId,
         shared: &Arc<Shared>,
         answers: Answers,
     ) -> io::Result<Self> {
@@ -85,7 +85,7 @@ impl Mirror {
             broken,
             sent: VecDeque::new(),
             done: 0,
-            acked: 0,
+            acked: TxId(0),
             whole: false,
             copying: None,
             copied: Arc::default(),
@@ -95,12 +95,12 @@ impl Mirror {
     }
 
     /// Queues the write of a batch.
-    pub fn send(&mut self, batch: u64, last: Seq, bytes: usize, job: Job) {
+    pub fn send(&mut self, batch: u64, last: TxId, bytes: usize, job: Job) {
         self.queue(Some((batch, last)), bytes, job);
     }
 
     /// Queues a batch that others make durable: it may wait for more of them.
-    pub fn hold(&mut self, batch: u64, last: Seq, file: TargetFile, at: u64, records: &[u8]) {
+    pub fn hold(&mut self, batch: u64, last: TxId, file: TargetFile, at: u64, records: &[u8]) {
         self.note(Some((batch, last)), records.len());
         self.queue.hold(file, at, records);
     }
@@ -121,12 +121,12 @@ impl Mirror {
         self.queue(Some((self.done, self.acked)), 0, Box::new(|target| job(target).map(|()| Duration::ZERO)));
     }
 
-    fn queue(&mut self, batch: Option<(u64, Seq)>, bytes: usize, job: Job) {
+    fn queue(&mut self, batch: Option<(u64, TxId)>, bytes: usize, job: Job) {
         self.note(batch, bytes);
         self.queue.push(job, batch.is_none());
     }
 
-    fn note(&mut self, batch: Option<(u64, Seq)>, bytes: usize) {
+    fn note(&mut self, batch: Option<(u64, TxId)>, bytes: usize) {
         self.sent.push_back(Sent { batch, bytes, at: Instant::now() });
     }
 

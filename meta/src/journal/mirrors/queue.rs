@@ -125,8 +125,9 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plan::TxId;
 
-    const SEGMENT: TargetFile = TargetFile::Journal { first: 1 };
+    const SEGMENT: TargetFile = TargetFile::Journal { first: TxId(1) };
 
     fn append(task: Option<Task>) -> (TargetFile, u64, Vec<u8>, usize) {
         match task {
@@ -140,7 +141,7 @@ mod tests {
         let queue = Queue::default();
         queue.hold(SEGMENT, 100, b"one");
         queue.hold(SEGMENT, 103, b"two");
-        queue.hold(TargetFile::Journal { first: 9 }, 106, b"three");
+        queue.hold(TargetFile::Journal { first: TxId(9) }, 106, b"three");
         queue.push(Box::new(|_| Ok(Duration::ZERO)), true);
         assert_eq!(append(queue.next()), (SEGMENT, 100, b"onetwo".to_vec(), 2));
         assert_eq!(append(queue.next()).2, b"three");

@@ -8,7 +8,7 @@ use super::super::opening::copies::{Copy, Miss, spread, spread_head, walk};
 use super::super::opening::inventory::{FoundFile, Owner, take};
 use super::super::opening::lineage::Lineage;
 use super::super::options::MirrorTarget;
-use crate::kv::Seq;
+use plan::TxId;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
@@ -24,9 +24,9 @@ pub(in crate::journal) struct RecruitState {
     /// Asked if it is blank.
     pub witnesses: Witnesses,
     /// The first transactions of the segments, in order.
-    pub segments: Vec<Seq>,
+    pub segments: Vec<TxId>,
     /// The last transaction that is copied. Those behind it are sent as batches.
-    pub last: Seq,
+    pub last: TxId,
     /// The epochs whose files are copied: others are of another history.
     pub lineage: Lineage,
     /// Where to copy from, the best first.
@@ -74,7 +74,7 @@ impl RecruitState {
     /// # Errors
     /// When the target has another volume's journal, no space, or another claim, or when something
     /// is valid nowhere.
-    pub fn bring(&self, place: &MirrorTarget) -> io::Result<Seq> {
+    pub fn bring(&self, place: &MirrorTarget) -> io::Result<TxId> {
         self.copy(place).map_err(|error| match error.kind() {
             // A source left the journal while it was read, and was emptied.
             io::ErrorKind::NotFound => gone(error.to_string()),
@@ -82,7 +82,7 @@ impl RecruitState {
         })
     }
 
-    fn copy(&self, place: &MirrorTarget) -> io::Result<Seq> {
+    fn copy(&self, place: &MirrorTarget) -> io::Result<TxId> {
         let target = &*place.1;
         // It is blank if it has lost what it had. If that happens while it gets the state, it stays
         // so: it has another mark then.
@@ -115,10 +115,10 @@ impl RecruitState {
         let (last, source) = self.newest_snapshot(&sources, &files)?;
         let snapshot = TargetFile::Snapshot { last };
         self.put(target, snapshot, source, END_BYTES as u64)?;
-        let mut next = last + 1;
+        let mut next = last.next();
         for (number, &first) in self.segments.iter().enumerate() {
-            let limit = self.segments.get(number + 1).map_or(self.last, |next| next - 1).min(self.last);
-            if limit < first && number + 1 < self.segments.len() || first > self.last + 1 {
+            let limit = self.segments.get(number + 1).map_or(self.last, |first| first.previous()).min(self.last);
+            if limit < first && number + 1 < self.segments.len() || first > self.last.next() {
                 continue;
             }
             if first > next {
@@ -126,10 +126,10 @@ impl RecruitState {
             }
             let (source, reached) = self.walk_segment(&sources, &files, first, limit)?;
             if reached < limit {
-                return Err(gone(format!("transaction {} is on no mirror", reached + 1)));
+                return Err(gone(format!("transaction {} is on no mirror", reached.next())));
             }
             self.put(target, TargetFile::Journal { first }, source, 0)?;
-            next = next.max(limit + 1);
+            next = next.max(limit.next());
         }
         if next <= self.last {
             return Err(gone(format!("transaction {next} is on no mirror")));
@@ -178,17 +178,17 @@ impl RecruitState {
         &self,
         sources: &[MirrorTarget],
         files: &[Vec<FoundFile>],
-        first: Seq,
-        limit: Seq,
-    ) -> io::Result<(Source, Seq)> {
+        first: TxId,
+        limit: TxId,
+    ) -> io::Result<(Source, TxId)> {
         let mut source = self.source(sources, files, TargetFile::Journal { first })?;
-        let (epoch, mut reached) = (source.head.epoch, first - 1);
+        let (epoch, mut reached) = (source.head.epoch, first.previous());
         let accept = |frame: &Frame| {
-            frame.kind == RecordKind::Record && frame.epoch == epoch && (first..=limit).contains(&frame.number)
+            frame.kind == RecordKind::Record && frame.epoch == epoch && (first..=limit).contains(&frame.tx())
         };
         let file = (&self.volume, epoch.id, source.head.bytes);
         let walked = walk(&mut source.copies, file, accept, |frame, _| -> io::Result<bool> {
-            reached = frame.number;
+            reached = frame.tx();
             Ok(true)
         });
         (source.end, source.misses) = walked?;
@@ -197,8 +197,8 @@ impl RecruitState {
 
     /// The newest snapshot that is whole on the sources that answer. A newer one may be on none of
     /// them.
-    fn newest_snapshot(&self, sources: &[MirrorTarget], files: &[Vec<FoundFile>]) -> io::Result<(Seq, Source)> {
-        let all: BTreeSet<Seq> = files.iter().flatten().filter_map(|found| self.is_snapshot(found)).collect();
+    fn newest_snapshot(&self, sources: &[MirrorTarget], files: &[Vec<FoundFile>]) -> io::Result<(TxId, Source)> {
+        let all: BTreeSet<TxId> = files.iter().flatten().filter_map(|found| self.is_snapshot(found)).collect();
         let mut why = gone("no mirror has a snapshot".into());
         for &last in all.iter().rev() {
             match self.walk_snapshot(sources, files, last) {
@@ -210,7 +210,7 @@ impl RecruitState {
     }
 
     /// The last transaction of a snapshot of this history.
-    fn is_snapshot(&self, found: &FoundFile) -> Option<Seq> {
+    fn is_snapshot(&self, found: &FoundFile) -> Option<TxId> {
         match (found.file, &found.owner) {
             (TargetFile::Snapshot { last }, Owner::Ours(head))
                 if found.complete && last <= self.last && self.lineage.has(head.epoch.name()) =>
@@ -221,7 +221,7 @@ impl RecruitState {
         }
     }
 
-    fn walk_snapshot(&self, sources: &[MirrorTarget], files: &[Vec<FoundFile>], last: Seq) -> io::Result<Source> {
+    fn walk_snapshot(&self, sources: &[MirrorTarget], files: &[Vec<FoundFile>], last: TxId) -> io::Result<Source> {
         let mut source = self.source(sources, files, TargetFile::Snapshot { last })?;
         let epoch = source.head.epoch;
         let accept = |frame: &Frame| {

@@ -6,7 +6,8 @@ use super::super::options::{MirrorTarget, is_full, unavailable};
 use super::mirror::Mirror;
 use super::recruit::RecruitState;
 use super::writer::Writer;
-use crate::kv::{KvError, Seq};
+use crate::kv::KvError;
+use plan::TxId;
 use std::cmp::Reverse;
 use std::io;
 use std::sync::Weak;
@@ -18,12 +19,13 @@ const MAX_STRANDED: u32 = 8;
 impl Writer {
     /// Makes a target a mirror that was one. `has` is its snapshot. It counts when it says that it
     /// has lost nothing.
-    fn rejoin(&mut self, place: &MirrorTarget, has: Seq) {
+    fn rejoin(&mut self, place: &MirrorTarget, has: TxId) {
         let epoch = self.shared.claim.epoch;
         self.join_as(place, false, |_, mirror| {
             let copied = mirror.copied.clone();
-            mirror
-                .copy(Box::new(move |target| check_kept(target, epoch).map(|()| copied.store(has, Ordering::Relaxed))));
+            mirror.copy(Box::new(move |target| {
+                check_kept(target, epoch).map(|()| copied.store(has.0, Ordering::Relaxed))
+            }));
         });
     }
 
@@ -32,7 +34,7 @@ impl Writer {
         self.join_as(place, whole, |writer, mirror| {
             if copies {
                 let (state, place, copied) = (writer.state(place), place.clone(), mirror.copied.clone());
-                mirror.copy(Box::new(move |_| state.bring(&place).map(|last| copied.store(last, Ordering::Relaxed))));
+                mirror.copy(Box::new(move |_| state.bring(&place).map(|last| copied.store(last.0, Ordering::Relaxed))));
             } else if !whole {
                 // It gets all from now on.
                 let epoch = writer.shared.claim.epoch;
@@ -49,7 +51,7 @@ impl Writer {
             Err(error) => return self.note_failure(place, &error, Weak::new()),
         };
         (mirror.whole, mirror.done) = (whole, self.number.saturating_sub(u64::from(self.batch.is_some())));
-        mirror.acked = if whole { self.durable } else { 0 };
+        mirror.acked = if whole { self.durable } else { TxId(0) };
         begin(self, &mut mirror);
         self.mirrors.push(mirror);
         if let Some(batch) = self.batch.clone() {
@@ -66,7 +68,7 @@ impl Writer {
         let whole = self.mirrors.iter().filter(|mirror| mirror.whole).map(|mirror| &mirror.place);
         let parked = self.parked.iter().map(|(place, _, snapshot)| (place, Some(*snapshot)));
         let sources = whole.map(|place| (place, complete(place))).chain(parked);
-        let mut sources: Vec<(&MirrorTarget, Option<Seq>)> =
+        let mut sources: Vec<(&MirrorTarget, Option<TxId>)> =
             sources.filter(|(source, _)| !same(source, place)).collect();
         sources.sort_by_key(|(_, snapshot)| Reverse(*snapshot));
         RecruitState {
@@ -89,7 +91,7 @@ impl Writer {
             let mut files = self.shared.files();
             let snapshot = files.snapshot;
             // The snapshot that it got may be an older one by now.
-            let has = self.mirrors[number].copied.load(Ordering::Relaxed);
+            let has = TxId(self.mirrors[number].copied.load(Ordering::Relaxed));
             files.complete.insert(id, has);
             has != snapshot
         };
@@ -240,7 +242,7 @@ impl Writer {
             lacking -= 1;
             let current = self.number.saturating_sub(u64::from(self.batch.is_some()));
             let purged = self.shared.files().purged;
-            let has_all = |(parked, done, snapshot): &(MirrorTarget, u64, Seq)| {
+            let has_all = |(parked, done, snapshot): &(MirrorTarget, u64, TxId)| {
                 same(parked, place) && *done >= current && *snapshot >= purged
             };
             let parked = self.parked.iter().position(has_all);
@@ -300,7 +302,7 @@ impl Writer {
         *self.shared.have.lock() = have;
         let least = self.mirrors.iter().map(has);
         let copying = self.mirrors.iter().any(|mirror| mirror.copying.is_some());
-        self.shared.least.store(if copying { 0 } else { least.min().unwrap_or(0) }, Ordering::Relaxed);
+        self.shared.least.store(if copying { 0 } else { least.min().unwrap_or_default().0 }, Ordering::Relaxed);
     }
 
     pub fn note_failure(&self, place: &MirrorTarget, error: &io::Error, running: Weak<()>) {

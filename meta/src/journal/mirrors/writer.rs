@@ -9,8 +9,8 @@ use super::answers::{Answer, Answers};
 use super::mirror::{Job, Mirror};
 use super::queue::MAX_HELD_BYTES;
 use super::recruit::is_gone;
-use crate::kv::{KvError, Seq};
-use plan::TargetId;
+use crate::kv::KvError;
+use plan::{TargetId, TxId};
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::sync::{Arc, Weak};
@@ -47,9 +47,9 @@ pub(in crate::journal) struct Writer {
     /// The batch in progress.
     pub batch: Option<Batch>,
     /// The last durable transaction.
-    pub durable: Seq,
+    pub durable: TxId,
     /// Former mirrors that were whole, each with the last batch and the snapshot that it has.
-    pub parked: Vec<(MirrorTarget, u64, Seq)>,
+    pub parked: Vec<(MirrorTarget, u64, TxId)>,
     /// Threads of former mirrors. A target is not used again while it may still do what failed.
     pub ending: Vec<(TargetId, Weak<()>)>,
     pub answers: Answers,
@@ -61,7 +61,7 @@ pub(in crate::journal) struct Writer {
     /// The mirrors have changed: the next batch begins a segment.
     pub restart: bool,
     /// The first transaction of the last segment that was begun.
-    begun: Option<Seq>,
+    begun: Option<TxId>,
     /// How many times in a row a copy to a target failed because its sources went away.
     pub stranded: BTreeMap<TargetId, u32>,
     /// The key of the mirror that is not needed, because there is one more than that: the one that
@@ -82,7 +82,7 @@ pub(in crate::journal) struct Batch {
     at: u64,
     head: Arc<Vec<u8>>,
     records: Arc<Vec<u8>>,
-    last: Seq,
+    last: TxId,
     /// A file of the segment's name may be of another epoch.
     replaces: bool,
 }
@@ -96,7 +96,7 @@ impl Batch {
 impl Writer {
     /// Begins with the mirrors that recovery chose. The first batch is the barrier: the head of a
     /// segment of the new epoch.
-    pub fn begin(shared: Arc<Shared>, chosen: &[Chosen], last: Seq, fresh: bool) -> Self {
+    pub fn begin(shared: Arc<Shared>, chosen: &[Chosen], last: TxId, fresh: bool) -> Self {
         let mut writer = Self {
             shared,
             mirrors: Vec::new(),
@@ -157,9 +157,9 @@ impl Writer {
     }
 
     /// Frees the space that was reserved for segments and is not needed.
-    fn trim(&self, segments: &[Seq]) {
+    fn trim(&self, segments: &[TxId]) {
         let places: Vec<MirrorTarget> = self.mirrors.iter().map(|mirror| mirror.place.clone()).collect();
-        let segments: Vec<Seq> = segments.to_vec();
+        let segments: Vec<TxId> = segments.to_vec();
         let (count, deadline) = (places.len(), self.shared.limits.deadline);
         super::super::opening::inventory::ask(&places, count, count, deadline, move |target| {
             // A segment that is missing or cannot be changed takes no more space than before.
@@ -173,7 +173,7 @@ impl Writer {
     /// # Errors
     /// `Fenced` when another opening has taken the volume over; `Unavailable` when the engine stops
     /// meanwhile.
-    fn write(&mut self, records: Vec<u8>, last: Seq) -> Result<Vec<u8>, KvError> {
+    fn write(&mut self, records: Vec<u8>, last: TxId) -> Result<Vec<u8>, KvError> {
         self.poll()?;
         self.settle()?;
         if self.mirrors.len() < self.wanted {
@@ -221,22 +221,22 @@ impl Writer {
     }
 
     /// The next batch, at its place in the journal.
-    fn next(&self, records: Arc<Vec<u8>>, last: Seq) -> Batch {
+    fn next(&self, records: Arc<Vec<u8>>, last: TxId) -> Batch {
         let full = |at: u64| at > HEAD_BYTES as u64 && at + records.len() as u64 > self.shared.limits.segment_bytes;
         let mut head = Vec::new();
         let (file, at) = match self.segment {
             Some((file, at)) if !full(at) => (file, at),
             _ => {
-                let first = self.durable + 1;
+                let first = self.durable.next();
                 let whole = self.mirrors.iter().filter(|mirror| mirror.whole && mirror.full.is_none());
                 let mirrors: Vec<TargetId> = whole.map(|mirror| mirror.place.0).collect();
                 let Shared { volume, epoch, origin, .. } = &*self.shared;
-                Frame::new(RecordKind::Segment, first, *epoch, self.durable)
+                Frame::new(RecordKind::Segment, first.0, *epoch, self.durable)
                     .encode_head(volume, origin, &mirrors, &mut head);
                 (TargetFile::Journal { first }, 0)
             }
         };
-        let replaces = !head.is_empty() && self.begun != Some(self.durable + 1);
+        let replaces = !head.is_empty() && self.begun != Some(self.durable.next());
         Batch { file, at, head: Arc::new(head), records, last, replaces }
     }
 

@@ -6,6 +6,7 @@ use super::super::frame::{
 use super::super::options::MirrorTarget;
 use super::super::panics::caught;
 use super::copies::Copy;
+use plan::TxId;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,9 +39,11 @@ pub(in crate::journal) fn take(target: &Arc<dyn Target>, volume: &VolumeId) -> i
     let mut all = Vec::new();
     for (file, bytes) in target.list()? {
         // Transactions begin with 1.
-        if !matches!(file, TargetFile::Journal { first: 1..NO_NUMBER } | TargetFile::Snapshot { last: 0..NO_NUMBER }) {
+        let (TargetFile::Journal { first: TxId(1..NO_NUMBER) } | TargetFile::Snapshot { last: TxId(..NO_NUMBER) }) =
+            file
+        else {
             continue;
-        }
+        };
         let mut copy = Copy::new(0, target.clone(), file, bytes);
         let owner = owner(&mut copy, target, volume)?;
         let id = if let Owner::Ours(head) = &owner { head.epoch.id } else { 0 };

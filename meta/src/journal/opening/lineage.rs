@@ -54,13 +54,14 @@ impl Lineage {
 mod tests {
     use super::super::super::frame::{Epoch, OLD_HEAD_BYTES, Origin};
     use super::*;
+    use plan::TxId;
 
     fn name(number: u64, id: u128) -> EpochId {
         EpochId { number, id }
     }
 
     fn head(of: EpochId, parent: EpochId) -> Head {
-        let epoch = Epoch { number: of.number, first: 1, id: of.id };
+        let epoch = Epoch { number: of.number, first: TxId(1), id: of.id };
         let origin = Origin { parent, before: EpochId::default() };
         Head { volume: [1; 16], epoch, origin, mirrors: Vec::new(), bytes: OLD_HEAD_BYTES }
     }

@@ -10,7 +10,8 @@ use super::super::shared::Start;
 use super::copies::{Copy, Miss};
 use super::inventory::{FoundFile, Owner, ask, take};
 use super::lineage::Lineage;
-use crate::kv::{KvError, Seq};
+use crate::kv::KvError;
+use plan::TxId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use volume::target::{ClaimRequest, TargetFile};
@@ -47,7 +48,7 @@ pub(in crate::journal) struct Group {
     /// The length of its head, in bytes.
     pub head: usize,
     /// The first transaction of a segment, or the last transaction of a snapshot.
-    pub number: Seq,
+    pub number: TxId,
     pub copies: Vec<Copy>,
     /// Where its valid part ends, and which copies are missing some of that.
     pub end: u64,
@@ -59,7 +60,7 @@ pub(in crate::journal) struct Group {
 pub(in crate::journal) struct Recovery<'a> {
     pub options: &'a Options,
     /// The first transaction of every known epoch of the lineage.
-    pub epochs: BTreeMap<u64, Seq>,
+    pub epochs: BTreeMap<u64, TxId>,
     pub lineage: Lineage,
     pub segments: Vec<Group>,
     pub snapshots: Vec<Group>,
@@ -102,7 +103,7 @@ pub(in crate::journal) fn recover(options: &Options) -> Result<Recovered, KvErro
     }
 }
 
-fn read<'a>(options: &'a Options, granted: &Granted) -> Result<(Recovery<'a>, Seq, bool), KvError> {
+fn read<'a>(options: &'a Options, granted: &Granted) -> Result<(Recovery<'a>, TxId, bool), KvError> {
     let mut recovery = Recovery::scan(options, granted)?;
     if recovery.segments.is_empty() && recovery.snapshots.is_empty() {
         let why = recovery.files.last_error.take().unwrap_or_else(|| "no target has this volume's journal".into());
@@ -317,7 +318,7 @@ impl<'a> Recovery<'a> {
 }
 
 /// Whether a transaction of an epoch was already gone when a later epoch began.
-pub(in crate::journal) fn void(epochs: &BTreeMap<u64, Seq>, epoch: u64, seq: Seq) -> bool {
+pub(in crate::journal) fn void(epochs: &BTreeMap<u64, TxId>, epoch: u64, seq: TxId) -> bool {
     epochs.range(epoch.saturating_add(1)..).any(|(_, &first)| first <= seq)
 }
 

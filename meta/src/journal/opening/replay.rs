@@ -5,12 +5,13 @@ use super::super::options::Options;
 use super::copies::walk;
 use super::recover::{Recovery, void};
 use super::restore::load;
-use crate::kv::{Index, IndexState, KvError, Layer, Seq};
+use crate::kv::{Index, IndexState, KvError, Layer};
+use plan::TxId;
 
 /// Why the journal does not lead from a base state to its end.
 enum Broken {
     /// Transactions that were durable are missing, starting with this one.
-    Gap(Seq),
+    Gap(TxId),
     Failed(KvError),
 }
 
@@ -23,7 +24,7 @@ impl From<KvError> for Broken {
 impl Recovery<'_> {
     /// Brings the index to the end of the journal, from its own state or from a snapshot. Returns
     /// the last transaction, and whether the journal does not reach back to the newest snapshot.
-    pub(in crate::journal) fn replay(&mut self) -> Result<(Seq, bool), KvError> {
+    pub(in crate::journal) fn replay(&mut self) -> Result<(TxId, bool), KvError> {
         self.sync_found();
         let index = &*self.options.index;
         let newest = self.snapshots.first().map(|group| group.number);
@@ -94,10 +95,10 @@ impl Recovery<'_> {
 
     /// Reads the journal after transaction `begin` and applies what the index does not have.
     /// Returns the last transaction, and whether the journal is missing some that the index has.
-    fn roll(&mut self, base: IndexState, begin: Seq) -> Result<(Seq, bool), Broken> {
+    fn roll(&mut self, base: IndexState, begin: TxId) -> Result<(TxId, bool), Broken> {
         let Options { volume, index, limits, accept_loss, .. } = self.options;
         let mut replay = Replay { index: &**index, state: base, layer: Layer::default(), limit: limits.overlay_bytes };
-        let (mut next, mut gap, mut ended_at) = (begin + 1, false, None);
+        let (mut next, mut gap, mut ended_at) = (begin.next(), false, None);
         for number in 0..self.segments.len() {
             let group = &mut self.segments[number];
             (group.end, group.counts) = (group.head as u64, false);
@@ -106,11 +107,11 @@ impl Recovery<'_> {
                 continue;
             }
             if group.number > next {
-                if group.number <= base.applied + 1 {
+                if group.number <= base.applied.next() {
                     // The index has the transactions that are missing here.
                     (next, gap) = (group.number, true);
                 } else if base.applied >= next {
-                    (next, gap) = (base.applied + 1, true);
+                    (next, gap) = (base.applied.next(), true);
                 }
                 if group.number > next {
                     if *accept_loss {
@@ -124,14 +125,14 @@ impl Recovery<'_> {
             let (epoch, first) = (group.epoch, group.number);
             let file = (volume, epoch.id, group.head);
             let accept =
-                |frame: &Frame| frame.kind == RecordKind::Record && frame.epoch == epoch && frame.number >= first;
+                |frame: &Frame| frame.kind == RecordKind::Record && frame.epoch == epoch && frame.tx() >= first;
             let mut counts = false;
             let walked = walk(&mut group.copies, file, accept, |frame, payload| -> Result<bool, KvError> {
-                if void(epochs, epoch.number, frame.number) || frame.number > next {
+                if void(epochs, epoch.number, frame.tx()) || frame.tx() > next {
                     return Ok(false);
                 }
-                counts |= frame.number == next;
-                next = next.max(frame.number + 1);
+                counts |= frame.tx() == next;
+                next = next.max(frame.tx().next());
                 replay.record(frame, payload)?;
                 Ok(true)
             });
@@ -154,7 +155,7 @@ impl Recovery<'_> {
             }
         }
         replay.flush()?;
-        Ok((next - 1, gap))
+        Ok((next.previous(), gap))
     }
 }
 
@@ -168,7 +169,7 @@ struct Replay<'a> {
 
 impl Replay<'_> {
     fn record(&mut self, frame: &Frame, mut payload: &[u8]) -> Result<(), KvError> {
-        if frame.number <= self.state.applied {
+        if frame.tx() <= self.state.applied {
             return Ok(());
         }
         while !payload.is_empty() {
@@ -178,7 +179,7 @@ impl Replay<'_> {
             self.layer.insert(key, value);
         }
         let Frame { epoch, number, .. } = *frame;
-        self.state = IndexState { epoch: epoch.number, id: epoch.id, applied: number, ..self.state };
+        self.state = IndexState { epoch: epoch.number, id: epoch.id, applied: TxId(number), ..self.state };
         if self.layer.bytes() > self.limit { self.flush() } else { Ok(()) }
     }
 
@@ -188,6 +189,6 @@ impl Replay<'_> {
     }
 }
 
-fn missing(seq: Seq) -> KvError {
+fn missing(seq: TxId) -> KvError {
     KvError::Corrupt(format!("transaction {seq} was durable and is sound on no target that can be reached"))
 }

@@ -6,7 +6,8 @@ use super::super::options::{Access, Granted, Options, is_full};
 use super::super::shared::Start;
 use super::copies::{Miss, spread, spread_head};
 use super::recover::{Chosen, Group, Recovery};
-use crate::kv::{KvError, Seq};
+use crate::kv::KvError;
+use plan::TxId;
 use volume::target::TargetFile;
 
 /// How many mirrors there are: one more than needed, so that a slow one delays no commit. For
@@ -25,7 +26,7 @@ impl Recovery<'_> {
     pub(in crate::journal) fn finish(
         mut self,
         granted: &Granted,
-        last: Seq,
+        last: TxId,
         gap: bool,
     ) -> Result<(Start, Vec<Chosen>, bool), KvError> {
         let targets = &self.options.targets;
@@ -74,7 +75,7 @@ impl Recovery<'_> {
         let counting = || self.segments.iter().filter(|group| group.counts);
         self.files.segments = counting().map(|group| group.number).collect();
         self.files.written = counting().map(|group| group.end).sum();
-        self.files.snapshot = newest.unwrap_or(0);
+        self.files.snapshot = newest.unwrap_or_default();
         let length = |group: &Group| group.copies.iter().map(|copy| copy.bytes).max().unwrap_or(0);
         self.files.snapshot_bytes = self.snapshots.first().map_or(0, length);
         self.files.due = self.options.limits.snapshot_bytes.max(self.files.snapshot_bytes);
@@ -82,8 +83,8 @@ impl Recovery<'_> {
         let left = counting().chain(self.snapshots.first()).map(|group| group.epoch.name());
         let parent = left.chain([EpochId { number: base.epoch, id: base.id }]).max().unwrap_or_default();
         let before = self.lineage.newest();
-        let epoch = Epoch { number: granted.epoch.number, first: last + 1, id: granted.epoch.id };
-        if epoch.number.max(epoch.first) > NO_NUMBER / 2 {
+        let epoch = Epoch { number: granted.epoch.number, first: last.next(), id: granted.epoch.id };
+        if epoch.number.max(epoch.first.0) > NO_NUMBER / 2 {
             return Err(KvError::Corrupt("the numbers in the journal are those of no volume".into()));
         }
         let origin = Origin { parent, before };

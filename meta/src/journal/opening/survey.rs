@@ -8,9 +8,8 @@ use super::inventory::{FoundFile, Owner, take_all};
 use super::lineage::Lineage;
 use super::recover::void;
 use crate::keys::{DIRECTORY, ENTRY, INODE_LOCATION};
-use crate::kv::Seq;
 use crate::record::{DirectoryState, Entry, InodeLocation, decode};
-use plan::TargetId;
+use plan::{TargetId, TxId};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::Duration;
@@ -22,9 +21,9 @@ pub struct Survey {
     /// The newest opening that left something; none if there is no journal.
     pub epoch: Option<u64>,
     /// The last transaction that can be read with all before it; none if no state can be read.
-    pub readable: Option<Seq>,
+    pub readable: Option<TxId>,
     /// The highest transaction of which something that was found says that it was durable.
-    pub durable: Seq,
+    pub durable: TxId,
     /// The mirrors that had everything when the newest segment was begun.
     pub mirrors: Vec<TargetId>,
     /// When the newest file or directory was changed whose change is in the journal and can be
@@ -33,7 +32,7 @@ pub struct Survey {
 }
 
 /// Segments or snapshots by what they are named after, each with its head and its copies.
-type Files = BTreeMap<(u64, Seq), (Head, Vec<Copy>)>;
+type Files = BTreeMap<(u64, TxId), (Head, Vec<Copy>)>;
 
 impl Survey {
     /// Looks at targets of a volume. One that does not answer within the deadline has nothing.
@@ -46,7 +45,7 @@ impl Survey {
         let heads: Vec<&Head> = found.iter().map(|(_, _, head)| head).collect();
         let Some(newest) = heads.iter().map(|head| head.epoch.name()).max() else { return Self::default() };
         let lineage = Lineage::of(newest, &heads);
-        let mut epochs: BTreeMap<u64, Seq> = BTreeMap::new();
+        let mut epochs: BTreeMap<u64, TxId> = BTreeMap::new();
         let (mut segments, mut snapshots) = (Files::new(), Files::new());
         for (place, found, head) in found {
             if !lineage.has(head.epoch.name()) {
@@ -62,33 +61,33 @@ impl Survey {
             let copy = Copy::new(place, places[place].1.clone(), found.file, found.bytes);
             files.entry((head.epoch.number, number)).or_insert((head, Vec::new())).1.push(copy);
         }
-        let counts = |(epoch, number): &(u64, Seq)| !void(&epochs, *epoch, *number);
+        let counts = |(epoch, number): &(u64, TxId)| !void(&epochs, *epoch, *number);
         segments.retain(|name, _| counts(name));
         let snapshot = snapshots.keys().filter(|name| counts(name)).map(|(_, last)| *last).max();
         let mut survey = Self { epoch: Some(newest.number), readable: snapshot, ..Self::default() };
         // A snapshot has nothing but what was durable.
-        survey.durable = snapshot.unwrap_or(0);
+        survey.durable = snapshot.unwrap_or_default();
         survey.mirrors = segments.values().next_back().map(|(head, _)| head.mirrors.clone()).unwrap_or_default();
         for ((epoch, first), (head, mut copies)) in segments {
-            let last = epochs.range(epoch + 1..).map(|(_, &first)| first).min().unwrap_or(Seq::MAX);
+            let last = epochs.range(epoch + 1..).map(|(_, &first)| first).min().unwrap_or(TxId::MAX);
             survey.read(volume, (first..last, &head), &mut copies);
         }
         survey
     }
 
     /// Reads a segment, of which these transactions count.
-    fn read(&mut self, volume: &VolumeId, (counts, head): (std::ops::Range<Seq>, &Head), copies: &mut [Copy]) {
+    fn read(&mut self, volume: &VolumeId, (counts, head): (std::ops::Range<TxId>, &Head), copies: &mut [Copy]) {
         for copy in &mut *copies {
-            let said = copy.frame(volume, 0, 0).map_or(0, |(frame, _)| frame.commit_index);
+            let said = copy.frame(volume, 0, 0).map(|(frame, _)| frame.commit_index).unwrap_or_default();
             self.durable = self.durable.max(said);
         }
         let epoch = head.epoch;
         let is_record = |frame: &Frame| frame.kind == RecordKind::Record && frame.epoch == epoch;
         let Ok((end, _)) = walk(copies, (volume, epoch.id, head.bytes), is_record, |frame, edits| {
-            if counts.contains(&frame.number) {
+            if counts.contains(&frame.tx()) {
                 self.durable = self.durable.max(frame.commit_index);
-                if self.readable == Some(frame.number - 1) {
-                    self.readable = Some(frame.number);
+                if self.readable.map(TxId::next) == Some(frame.tx()) {
+                    self.readable = Some(frame.tx());
                     self.changed = self.changed.max(changed(edits));
                 }
             }
@@ -97,7 +96,7 @@ impl Survey {
         // Behind what is damaged, a record may tell of more.
         for copy in copies {
             copy.each_behind(volume, epoch.id, end, |frame| {
-                if is_record(frame) && counts.contains(&frame.number) {
+                if is_record(frame) && counts.contains(&frame.tx()) {
                     self.durable = self.durable.max(frame.commit_index);
                 }
             });

@@ -4,7 +4,8 @@
 use super::super::guard::guarded;
 use super::super::shared::Shared;
 use super::snapshot::{self, Aim};
-use crate::kv::{KvError, Layer, Seq, View};
+use crate::kv::{KvError, Layer, View};
+use plan::TxId;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
@@ -58,7 +59,7 @@ pub(in crate::journal) fn run(shared: &Arc<Shared>) {
     }
 }
 
-fn write(shared: &Arc<Shared>, aim: &Aim, view: &dyn View, last: Seq) {
+fn write(shared: &Arc<Shared>, aim: &Aim, view: &dyn View, last: TxId) {
     let begun = Instant::now();
     let result = snapshot::write(shared, aim, view, last);
     {
@@ -81,7 +82,7 @@ fn write(shared: &Arc<Shared>, aim: &Aim, view: &dyn View, last: Seq) {
 
 /// Brings the index up to what was committed when the flush began, and returns the last transaction
 /// in it.
-fn flush(shared: &Shared) -> Result<Seq, KvError> {
+fn flush(shared: &Shared) -> Result<TxId, KvError> {
     let frozen = {
         let mut layers = shared.layers_mut();
         let last = layers.active.last;

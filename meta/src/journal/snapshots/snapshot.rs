@@ -6,8 +6,8 @@ use super::super::mirrors::worker::{Job, Worker, all};
 use super::super::options::{MirrorTarget, is_full, unavailable};
 use super::super::shared::{Shared, closed};
 use super::purge::purge;
-use crate::kv::{KvError, Order, Seq, View};
-use plan::TargetId;
+use crate::kv::{KvError, Order, View};
+use plan::{TargetId, TxId};
 use std::io::{self, IoSlice};
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
@@ -40,7 +40,7 @@ pub(in crate::journal) struct Aim {
     written: u64,
     /// The last committed transaction. A snapshot with at least that makes a mirror complete whose
     /// journal began just now.
-    pub committed: Seq,
+    pub committed: TxId,
 }
 
 impl Aim {
@@ -58,7 +58,7 @@ impl Aim {
 ///
 /// # Errors
 /// Returns an error when no mirror accepts it, or the index cannot be read.
-pub(in crate::journal) fn write(shared: &Shared, aim: &Aim, view: &dyn View, last: Seq) -> Result<(), KvError> {
+pub(in crate::journal) fn write(shared: &Shared, aim: &Aim, view: &dyn View, last: TxId) -> Result<(), KvError> {
     let (places, had) = {
         let mut files = shared.files();
         let has = |place: &MirrorTarget| files.complete.get(&place.0) == Some(&last);
@@ -92,7 +92,9 @@ pub(in crate::journal) fn write(shared: &Shared, aim: &Aim, view: &dyn View, las
     }
     // A slow mirror may still write to an older segment.
     let begun = Instant::now();
-    while shared.least.load(Ordering::Relaxed) < last && begun.elapsed() < SLOW_MIRROR_TIMEOUT && !shared.is_stopping()
+    while shared.least.load(Ordering::Relaxed) < last.0
+        && begun.elapsed() < SLOW_MIRROR_TIMEOUT
+        && !shared.is_stopping()
     {
         shared.kick();
         thread::sleep(Duration::from_millis(2));
@@ -109,11 +111,11 @@ pub(in crate::journal) fn write(shared: &Shared, aim: &Aim, view: &dyn View, las
         }
         files.written_at_snapshot = aim.written;
         let all = had + snapshot.mirrors.len() == files.mirrors.len() && snapshot.mirrors.len() == places.len();
-        let behind = shared.least.load(Ordering::Relaxed) < last;
+        let behind = shared.least.load(Ordering::Relaxed) < last.0;
         if !all || behind || files.generation != aim.generation {
             return Ok(());
         }
-        let keep = files.segments.iter().copied().rfind(|&first| first <= last + 1).unwrap_or(0);
+        let keep = files.segments.iter().copied().rfind(|&first| first <= last.next()).unwrap_or_default();
         files.segments.retain(|&first| first >= keep);
         files.purged = last;
         keep
@@ -134,11 +136,11 @@ pub(in crate::journal) fn write(shared: &Shared, aim: &Aim, view: &dyn View, las
 }
 
 impl Snapshot<'_> {
-    fn stream(&mut self, view: &dyn View, last: Seq) -> Result<u64, KvError> {
+    fn stream(&mut self, view: &dyn View, last: TxId) -> Result<u64, KvError> {
         let (volume, epoch) = (self.shared.volume, self.shared.epoch);
         let mut bytes = Vec::new();
         let whole: Vec<TargetId> = self.shared.files().whole.iter().map(|(id, _)| *id).collect();
-        Frame::new(RecordKind::Snapshot, last, epoch, last).encode_head(
+        Frame::new(RecordKind::Snapshot, last.0, epoch, last).encode_head(
             &volume,
             &self.shared.origin,
             &whole,
@@ -171,7 +173,7 @@ impl Snapshot<'_> {
         &mut self,
         volume: &VolumeId,
         epoch: Epoch,
-        last: Seq,
+        last: TxId,
         bytes: &mut Vec<u8>,
         pairs: &mut Vec<u8>,
         number: &mut u64,

@@ -12,7 +12,8 @@ use super::super::opening::restore::load;
 use super::super::options::MirrorTarget;
 use super::shelf::Shelf;
 use super::sightings::{Segment, Sightings};
-use crate::kv::{Index, IndexState, KvError, Layer, Seq};
+use crate::kv::{Index, IndexState, KvError, Layer};
+use plan::TxId;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -48,7 +49,7 @@ pub struct Hint {
     /// The number and the id of the highest epoch that a claim names.
     pub epoch: Option<(u64, u128)>,
     /// The holder's last transaction.
-    pub last: Seq,
+    pub last: TxId,
 }
 
 /// Where it reads on.
@@ -61,7 +62,7 @@ struct Cursor {
 /// A transaction that is not known to be durable.
 struct Waiting {
     epoch: Epoch,
-    seq: Seq,
+    seq: TxId,
     edits: Vec<u8>,
 }
 
@@ -81,13 +82,13 @@ pub struct Follower {
     /// The state of the index with those.
     state: IndexState,
     /// Everything up to this transaction is durable.
-    durable: Seq,
+    durable: TxId,
     /// When it looked at all targets or read something last,
     /// and how many targets had nothing since.
     active: Option<Instant>,
     idle: usize,
     /// Where it was when it looked last, and how many times it has looked there in vain.
-    stuck: Option<Seq>,
+    stuck: Option<TxId>,
     vain: u32,
 }
 
@@ -108,7 +109,7 @@ impl Follower {
             ready: Layer::default(),
             ready_since: None,
             state,
-            durable: 0,
+            durable: TxId(0),
             active: None,
             idle: 0,
             stuck: None,
@@ -118,7 +119,7 @@ impl Follower {
 
     /// The last transaction that it has read, with all before it; None before it has found a state
     /// to begin with.
-    pub fn position(&self) -> Option<Seq> {
+    pub fn position(&self) -> Option<TxId> {
         self.cursor.as_ref()?;
         Some(self.last())
     }
@@ -194,17 +195,17 @@ impl Follower {
         });
         if !usable {
             self.restore(&sightings, None, places)?;
-        } else if stuck || sightings.segment(self.last() + 1).is_none() {
+        } else if stuck || sightings.segment(self.last().next()).is_none() {
             self.restore(&sightings, Some(self.last()), places)?;
         }
-        let segment = sightings.segment(self.last() + 1);
+        let segment = sightings.segment(self.last().next());
         let cursor = |segment: Segment| Cursor { segment, offset: segment.head as u64 };
         self.cursor = segment.map(cursor);
         Ok(())
     }
 
     /// The last transaction that it has.
-    fn last(&self) -> Seq {
+    fn last(&self) -> TxId {
         self.waiting.back().map_or(self.state.applied, |waiting| waiting.seq)
     }
 
@@ -221,7 +222,7 @@ impl Follower {
     }
 
     /// Loads the newest snapshot behind a transaction, if there is one.
-    fn restore(&mut self, sightings: &Sightings, after: Option<Seq>, places: &[MirrorTarget]) -> Result<(), KvError> {
+    fn restore(&mut self, sightings: &Sightings, after: Option<TxId>, places: &[MirrorTarget]) -> Result<(), KvError> {
         let mut groups = sightings.snapshot(after, places);
         let mut result = match after {
             None => Err(KvError::Unavailable("no target has a snapshot to begin with".into())),
@@ -229,7 +230,7 @@ impl Follower {
         };
         for group in &mut groups {
             self.forget(|_| false);
-            (self.state, self.durable) = (IndexState::default(), 0);
+            (self.state, self.durable) = (IndexState::default(), TxId(0));
             (self.ready, self.ready_since) = (Layer::default(), None);
             let FollowOptions { volume, batch_bytes, .. } = self.options;
             result = load(&volume, &*self.shelf, batch_bytes, group);
@@ -245,7 +246,7 @@ impl Follower {
 
     /// Reads what the segment has behind the offset. Returns how many bytes that were.
     fn read(&mut self, places: &[MirrorTarget]) -> usize {
-        let Some(mut next) = self.position().map(|position| position + 1) else { return 0 };
+        let Some(mut next) = self.position().map(TxId::next) else { return 0 };
         let Some(cursor) = &mut self.cursor else { return 0 };
         let Segment { first, epoch, established, last, .. } = cursor.segment;
         let (_, target) = &places[self.source % places.len()];
@@ -260,18 +261,18 @@ impl Follower {
                 bytes = self.options.read(target, file, cursor.offset, FRAME_BYTES + frame.payload);
             }
             let Some((frame, payload)) = Frame::proven(&self.options.volume, epoch.id, &bytes[at..]) else { break };
-            let fits = frame.kind == RecordKind::Record && frame.epoch == epoch && frame.number <= next.min(last);
+            let fits = frame.kind == RecordKind::Record && frame.epoch == epoch && frame.tx() <= next.min(last);
             if !fits || !are_edits(payload) || self.waiting_bytes > MAX_WAITING_BYTES {
                 break;
             }
-            if frame.number == next {
+            if frame.tx() == next {
                 self.waiting_bytes += payload.len() + FRAME_BYTES;
                 self.waiting.push_back(Waiting { epoch, seq: next, edits: payload.to_vec() });
-                next += 1;
+                next = next.next();
             }
             // Before its barrier is durable, an opening may count as durable what it only found.
             if established || frame.commit_index >= epoch.first {
-                self.durable = self.durable.max(frame.commit_index.min(frame.number.saturating_sub(1)));
+                self.durable = self.durable.max(frame.commit_index.min(frame.tx().previous()));
             }
             at = bytes.len().min(at + frame.bytes());
         }
@@ -282,7 +283,7 @@ impl Follower {
     /// Goes on with the next segment if there is one. Its name is known: it begins with the next
     /// transaction.
     fn turn(&mut self, places: &[MirrorTarget]) -> bool {
-        let Some(next) = self.position().map(|position| position + 1) else { return false };
+        let Some(next) = self.position().map(TxId::next) else { return false };
         let Some(cursor) = &mut self.cursor else { return false };
         let (_, target) = &places[self.source % places.len()];
         let bytes = self.options.read(target, TargetFile::Journal { first: next }, 0, HEAD_BYTES);
@@ -298,7 +299,7 @@ impl Follower {
             return false;
         }
         let established = goes_on && before.established;
-        let last = if goes_on { before.last } else { Seq::MAX };
+        let last = if goes_on { before.last } else { TxId::MAX };
         cursor.segment = Segment { first: next, epoch: head.epoch, head: head.bytes, established, last };
         cursor.offset = head.bytes as u64;
         true

@@ -6,7 +6,8 @@ use super::super::opening::inventory::{FoundFile, Owner};
 use super::super::opening::lineage::Lineage;
 use super::super::opening::recover::{Group, void};
 use super::super::options::MirrorTarget;
-use crate::kv::{IndexState, Seq};
+use crate::kv::IndexState;
+use plan::TxId;
 use std::collections::{BTreeMap, BTreeSet};
 use volume::target::TargetFile;
 
@@ -17,7 +18,7 @@ struct Sighting {
     epoch: Epoch,
     head: usize,
     /// The first transaction of a segment, or the last one of a snapshot.
-    number: Seq,
+    number: TxId,
     /// The indices of the targets that have it, and its length there, in bytes.
     at: Vec<(usize, u64)>,
 }
@@ -25,21 +26,21 @@ struct Sighting {
 /// A segment to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::journal) struct Segment {
-    pub first: Seq,
+    pub first: TxId,
     pub epoch: Epoch,
     /// The length of its head, in bytes.
     pub head: usize,
     /// No opening ignores its epoch.
     pub established: bool,
     /// Later transactions in it are void.
-    pub last: Seq,
+    pub last: TxId,
 }
 
 /// The newest history, as far as the targets that answered have it.
 #[derive(Debug, Default)]
 pub(in crate::journal) struct Sightings {
     lineage: Lineage,
-    epochs: BTreeMap<u64, Seq>,
+    epochs: BTreeMap<u64, TxId>,
     segments: Vec<Sighting>,
     /// The newest first.
     snapshots: Vec<Sighting>,
@@ -116,17 +117,17 @@ impl Sightings {
     }
 
     /// The segment that has a transaction, if the journal has it.
-    pub fn segment(&self, of: Seq) -> Option<Segment> {
+    pub fn segment(&self, of: TxId) -> Option<Segment> {
         let one = self.segments.iter().rfind(|one| one.number <= of)?;
         let later = self.epochs.range(one.epoch.number.saturating_add(1)..);
-        let last = later.map(|(_, &first)| first.saturating_sub(1)).min().unwrap_or(Seq::MAX);
+        let last = later.map(|(_, &first)| first.previous()).min().unwrap_or(TxId::MAX);
         let established = self.is_established(one.epoch.number);
         Some(Segment { first: one.number, epoch: one.epoch, head: one.head, established, last })
     }
 
     /// The newest snapshot behind a transaction that no later opening ignores, for each target that
     /// has it, and at last from all of them together.
-    pub fn snapshot(&self, after: Option<Seq>, places: &[MirrorTarget]) -> Vec<Group> {
+    pub fn snapshot(&self, after: Option<TxId>, places: &[MirrorTarget]) -> Vec<Group> {
         let counts =
             |one: &&Sighting| after.is_none_or(|after| one.number > after) && self.is_established(one.epoch.number);
         let Some(one) = self.snapshots.iter().find(counts) else { return Vec::new() };

@@ -11,8 +11,8 @@ use crate::port::FileLock;
 use crate::server::table::files::Whose;
 use crate::transport::{Grant, Recall, Request};
 use ::volume::{lock, unpoisoned};
-use meta::{Attributes, ContentEdit, DeadStripe, Error, FileKind, IdempotencyKey, Meta, Removed, Result, Seq};
-use plan::{Extent, ExtentPlace, Ino, SessionId, SetId};
+use meta::{Attributes, ContentEdit, DeadStripe, Error, FileKind, IdempotencyKey, Meta, Removed, Result};
+use plan::{Extent, ExtentPlace, Ino, SessionId, SetId, TxId};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -118,14 +118,14 @@ impl<V: Volume> Handle<V> {
 
     /// The answer of a repeated request that was carried out before, perhaps by another server,
     /// with a number that its transaction's is not above. None if it was not carried out.
-    fn answered<T: DeserializeOwned>(&self) -> Result<Option<(T, Seq)>> {
+    fn answered<T: DeserializeOwned>(&self) -> Result<Option<(T, TxId)>> {
         let Some(idempotency_key) = self.idempotency_key().filter(|_| self.request.again) else { return Ok(None) };
         let meta = self.meta()?;
         meta.answer_of(&idempotency_key)?.map(|answer| Ok((answer, meta.last()?))).transpose()
     }
 
     /// Passes stripes that a transaction freed to the collector.
-    fn freed(&self, dead: Vec<DeadStripe>, seq: Seq) {
+    fn freed(&self, dead: Vec<DeadStripe>, seq: TxId) {
         self.sessions.volume.freed(dead, seq);
     }
 

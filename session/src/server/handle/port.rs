@@ -5,9 +5,9 @@ use crate::port::Port;
 use crate::server::Volume;
 use meta::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, Listed, New, Removed, Rename,
-    Result, Seq, SetRecord, Time, Totals,
+    Result, SetRecord, Time, Totals,
 };
-use plan::{Extent, Ino, RecordOffset, SetId};
+use plan::{Extent, Ino, Position, RecordOffset, SetId, TxId};
 use std::ops::Range;
 
 impl<V: Volume> Port for Handle<V> {
@@ -27,7 +27,7 @@ impl<V: Volume> Port for Handle<V> {
         self.meta()?.describe(ino)
     }
 
-    fn set_attributes(&self, ino: Ino, change: AttributeChange, now: Time) -> Result<(Attributes, Seq)> {
+    fn set_attributes(&self, ino: Ino, change: AttributeChange, now: Time) -> Result<(Attributes, TxId)> {
         match self.answered()? {
             Some(answer) => Ok(answer),
             None => self.meta()?.set_attributes_once(ino, change, now, self.idempotency_key().as_ref()),
@@ -50,28 +50,28 @@ impl<V: Volume> Port for Handle<V> {
         self.meta()?.attribute_names(ino)
     }
 
-    fn set_attribute(&self, ino: Ino, name: &[u8], value: &[u8], must_exist: Option<bool>, now: Time) -> Result<Seq> {
+    fn set_attribute(&self, ino: Ino, name: &[u8], value: &[u8], must_exist: Option<bool>, now: Time) -> Result<TxId> {
         match self.answered()? {
             Some(((), seq)) => Ok(seq),
             None => self.meta()?.set_attribute_once(ino, name, value, must_exist, now, self.idempotency_key().as_ref()),
         }
     }
 
-    fn remove_attribute(&self, ino: Ino, name: &[u8], now: Time) -> Result<Seq> {
+    fn remove_attribute(&self, ino: Ino, name: &[u8], now: Time) -> Result<TxId> {
         match self.answered()? {
             Some(((), seq)) => Ok(seq),
             None => self.meta()?.remove_attribute_once(ino, name, now, self.idempotency_key().as_ref()),
         }
     }
 
-    fn make(&self, parent: Ino, name: &[u8], new: &New, now: Time) -> Result<(Attributes, Seq)> {
+    fn make(&self, parent: Ino, name: &[u8], new: &New, now: Time) -> Result<(Attributes, TxId)> {
         match self.answered()? {
             Some(answer) => Ok(answer),
             None => self.meta()?.make_once(parent, name, new, now, self.idempotency_key().as_ref()),
         }
     }
 
-    fn link(&self, ino: Ino, parent: Ino, name: &[u8], now: Time) -> Result<(Attributes, Seq)> {
+    fn link(&self, ino: Ino, parent: Ino, name: &[u8], now: Time) -> Result<(Attributes, TxId)> {
         match self.answered()? {
             Some(answer) => Ok(answer),
             None => self.meta()?.link_once(ino, parent, name, now, self.idempotency_key().as_ref()),
@@ -96,7 +96,7 @@ impl<V: Volume> Port for Handle<V> {
         }))
     }
 
-    fn rename(&self, rename: &Rename, now: Time) -> Result<(Option<Removed>, Seq)> {
+    fn rename(&self, rename: &Rename, now: Time) -> Result<(Option<Removed>, TxId)> {
         let keep = rename.keep || rename.replaced.is_some_and(|ino| self.is_needed(ino));
         let (removed, seq) = match self.answered::<Option<(Ino, bool, bool)>>()? {
             Some((gone, seq)) => {
@@ -129,7 +129,7 @@ impl<V: Volume> Port for Handle<V> {
         Ok((size, extents))
     }
 
-    fn change_content(&self, ino: Ino, edit: &ContentEdit) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {
+    fn change_content(&self, ino: Ino, edit: &ContentEdit) -> Result<(Attributes, Vec<DeadStripe>, TxId)> {
         if let Some((attributes, seq)) = self.answered()? {
             return Ok((attributes, Vec::new(), seq));
         }
@@ -147,7 +147,7 @@ impl<V: Volume> Port for Handle<V> {
         Ok((attributes, Vec::new(), seq))
     }
 
-    fn change_contents(&self, edits: &[(Ino, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
+    fn change_contents(&self, edits: &[(Ino, ContentEdit)]) -> Result<(Vec<DeadStripe>, TxId)> {
         if let Some(((), seq)) = self.answered()? {
             return Ok((Vec::new(), seq));
         }
@@ -165,13 +165,13 @@ impl<V: Volume> Port for Handle<V> {
         Ok((Vec::new(), seq))
     }
 
-    fn change_contents_durably(&self, edits: &[(Ino, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
+    fn change_contents_durably(&self, edits: &[(Ino, ContentEdit)]) -> Result<(Vec<DeadStripe>, TxId)> {
         let (dead, seq) = self.change_contents(edits)?;
         self.sync(seq)?;
         Ok((dead, seq))
     }
 
-    fn share(&self, stripes: &[(SetId, RecordOffset)], ino: Ino) -> Result<Seq> {
+    fn share(&self, stripes: &[(SetId, RecordOffset)], ino: Ino) -> Result<TxId> {
         for &(set, record) in stripes {
             let held = self.sessions.leases().table().holds(self.session, set);
             if !held && self.meta()?.stripe(set, record)?.is_none() {
@@ -185,7 +185,7 @@ impl<V: Volume> Port for Handle<V> {
         self.meta()?.set(set)
     }
 
-    fn seal_set(&self, set: SetId, length: u32) -> Result<Seq> {
+    fn seal_set(&self, set: SetId, length: u32) -> Result<TxId> {
         if !self.sessions.leases().table().holds(self.session, set) {
             return Err(Error::Unavailable(
                 "the session with the metadata server ended: the chunk set was given up".into(),
@@ -197,9 +197,9 @@ impl<V: Volume> Port for Handle<V> {
         self.meta()?.seal_set(set, length)
     }
 
-    fn queue_repair(&self, set: SetId, positions: &[u16]) -> Result<Seq> {
+    fn queue_repair(&self, set: SetId, positions: &[Position]) -> Result<TxId> {
         let blocks = self.sessions.volume.limits().blocks;
-        if positions.iter().any(|&position| usize::from(position) >= blocks) {
+        if positions.iter().any(|&position| position.index() >= blocks) {
             return Err(Error::Invalid("a chunk set has no such position".into()));
         }
         self.meta()?.queue_repair(set, positions)
@@ -209,7 +209,7 @@ impl<V: Volume> Port for Handle<V> {
         self.meta()?.totals()
     }
 
-    fn sync(&self, seq: Seq) -> Result<()> {
+    fn sync(&self, seq: TxId) -> Result<()> {
         self.meta()?.sync(seq)
     }
 

@@ -6,8 +6,8 @@ use crate::caller;
 use crate::port::{Entered, Entry, FileLock, Heartbeat, Held, Session, VERSION, Welcome};
 use crate::server::Volume;
 use crate::server::table::files::Whose;
-use meta::{Attributes, Error, Result, Seq, SetRecord};
-use plan::{Ino, SessionId, SetId, TargetId};
+use meta::{Attributes, Error, Result, SetRecord};
+use plan::{Ino, SessionId, SetId, TargetId, TxId};
 use std::time::{Duration, Instant};
 
 /// The most sets that one request gets.
@@ -183,7 +183,7 @@ impl<V: Volume> Session for Handle<V> {
         // A client writes to the sets for a long time. The sets and their owner must survive a
         // crash.
         self.sessions.note_sets()?;
-        self.meta()?.sync(Seq::MAX)?;
+        self.meta()?.sync(TxId::MAX)?;
         self.grant(new.iter().map(|(set, _)| *set), true);
         Ok(new)
     }

@@ -4,6 +4,7 @@ use crate::format::{GRANULE_BYTES, StripeHeader};
 use crate::set::orders::{RebuildReport, Wanted};
 use crate::set::reader::{FoundBlocks, StripeAt};
 use crate::{Error, Result};
+use plan::Position;
 use std::collections::BTreeMap;
 
 /// The wanted blocks of a stripe, with their record headers.
@@ -13,7 +14,7 @@ pub(super) fn blocks(
     report: &mut RebuildReport,
 ) -> Result<Vec<(StripeHeader, Vec<u8>)>> {
     let (layout, length) = (stripe.layout, stripe.block as usize);
-    let positions: Vec<usize> = wanted.iter().map(|&(position, _)| position).collect();
+    let positions: Vec<usize> = wanted.iter().map(|(position, _)| position.index()).collect();
     // Chunks that move and are not lost are read where they are: nothing needs decoding.
     let mut found = stripe.granules(&positions, &(0..length));
     let mut made = BTreeMap::new();
@@ -50,7 +51,7 @@ pub(super) fn blocks(
         }
         let bytes: Vec<u8> = made.remove(&position).unwrap_or_default();
         let checksums = bytes.chunks(GRANULE_BYTES).map(gf::checksum::crc64).collect();
-        (StripeHeader { position: position as u16, checksums, ..(*model).clone() }, bytes)
+        (StripeHeader { position: Position::at(position), checksums, ..(*model).clone() }, bytes)
     };
     Ok(positions.into_iter().map(&mut with_header).collect())
 }

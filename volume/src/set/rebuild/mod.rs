@@ -13,7 +13,7 @@ use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, StripeHeader, Timestamp};
 use crate::target::{Durable, ReadAt, Target, TargetFile, read_to_vec};
 use crate::targets::{Batch, Targets};
 use crate::{Control, Error, Result};
-use plan::{RecordOffset, SetId, TargetId};
+use plan::{Position, RecordOffset, SetId, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
 use std::path::Path;
@@ -41,7 +41,7 @@ impl RebuildOrder<'_> {
             let stripe = StripeAt { targets, layout: self.layout, record, block, fresh: true, hedged: false };
             let blocks = blocks::blocks(&stripe, self.wanted, &mut report)?;
             report.bytes += blocks.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
-            let blocks: BTreeMap<usize, (StripeHeader, Vec<u8>)> =
+            let blocks: BTreeMap<Position, (StripeHeader, Vec<u8>)> =
                 self.wanted.iter().map(|&(position, _)| position).zip(blocks).collect();
             on_each(targets, self.wanted, "write", move |position, target| {
                 let (header, bytes) = &blocks[&position];
@@ -61,8 +61,7 @@ impl RebuildOrder<'_> {
         on_each(targets, self.wanted, "look at", move |position, target| {
             let bytes = read_to_vec(CHUNK_HEADER_BYTES, |into| target.read_at(new_chunk(set, position), 0, into))?;
             let header = ChunkHeader::decode(&bytes).ok();
-            let begun =
-                header.is_some_and(|it| (it.volume, it.set, usize::from(it.position)) == (volume, set, position));
+            let begun = header.is_some_and(|it| (it.volume, it.set, it.position) == (volume, set, position));
             if begun { Ok(()) } else { Err(io::Error::new(io::ErrorKind::InvalidInput, "it was not begun")) }
         })
     }
@@ -74,8 +73,8 @@ impl RebuildOrder<'_> {
         if self.layout.places.len() != blocks {
             return bad(format!("{} places for {blocks} blocks", self.layout.places.len()));
         }
-        let positions: BTreeSet<usize> = self.wanted.iter().map(|&(position, _)| position).collect();
-        if positions.len() != self.wanted.len() || positions.last().is_some_and(|&last| last >= blocks) {
+        let positions: BTreeSet<Position> = self.wanted.iter().map(|&(position, _)| position).collect();
+        if positions.len() != self.wanted.len() || positions.last().is_some_and(|last| last.index() >= blocks) {
             return bad(format!("of {blocks} blocks those are wanted: {:?}", self.wanted));
         }
         match self.stripes.iter().find(|&&(record, block)| !can_begin(record, block as usize)) {
@@ -101,9 +100,9 @@ impl RebuildOrder<'_> {
         let sources: Vec<Option<String>> = sources.collect::<Option<_>>()?;
         let done = master.rebuild(self, &sources, &destinations).ok()?;
         let bytes = self.stripes.iter().map(|&(_, block)| u64::from(block)).sum::<u64>() * self.wanted.len() as u64;
-        let is_wanted = |position: &usize| self.wanted.iter().any(|(wanted, _)| wanted == position);
+        let is_wanted = |position: Position| self.wanted.iter().any(|(wanted, _)| *wanted == position);
         let survivors =
-            (0..sources.len()).filter(|position| sources[*position].is_some() && !is_wanted(position)).count();
+            Position::all(sources.len()).zip(&sources).filter(|(at, from)| from.is_some() && !is_wanted(*at)).count();
         let may_have_witness = survivors > self.layout.code.shape().k;
         let is_done = done.bytes == bytes && !(done.unwitnessed > 0 && may_have_witness);
         is_done.then_some(RebuildReport { delegated: done.bytes, ..done })
@@ -135,8 +134,8 @@ pub fn rebuild(
     made
 }
 
-fn new_chunk(set: SetId, position: usize) -> TargetFile {
-    TargetFile::NewChunk { set, position: position as u16 }
+fn new_chunk(set: SetId, position: Position) -> TargetFile {
+    TargetFile::NewChunk { set, position }
 }
 
 fn make(
@@ -150,7 +149,7 @@ fn make(
     let headers = chunk_headers(layout, created(targets, layout));
     on_each(targets, wanted, "begin", move |position, target| {
         target.remove(new_chunk(set, position))?;
-        target.write(new_chunk(set, position), 0, &[IoSlice::new(&headers[position])], Durable::Later).map(drop)
+        target.write(new_chunk(set, position), 0, &[IoSlice::new(&headers[position.index()])], Durable::Later).map(drop)
     })?;
     let (mut report, mut others_do) = (RebuildReport::default(), true);
     for stripes in parts(stripes) {
@@ -166,7 +165,7 @@ fn make(
     }
     on_each(targets, wanted, "sync", move |position, target| target.sync(new_chunk(set, position)).map(drop))?;
     on_each(targets, wanted, "rename", move |position, target| {
-        target.rename(new_chunk(set, position), TargetFile::Chunk { set, position: position as u16 })
+        target.rename(new_chunk(set, position), TargetFile::Chunk { set, position })
     })?;
     Ok(report)
 }
@@ -190,7 +189,7 @@ fn on_each(
     targets: &Targets,
     wanted: &[Wanted],
     what: &'static str,
-    operation: impl Fn(usize, &dyn Target) -> io::Result<()> + Send + Sync + 'static,
+    operation: impl Fn(Position, &dyn Target) -> io::Result<()> + Send + Sync + 'static,
 ) -> Result<()> {
     for &(_, id) in wanted {
         targets.get(id).ok_or_else(|| Error::NotFound(format!("target {} is not there", id.0)))?;
@@ -204,7 +203,7 @@ fn on_each(
 /// When the set was created, according to its chunks.
 fn created(targets: &Targets, layout: &SetLayout) -> Timestamp {
     let mut batch = Batch::new();
-    for (position, id) in layout.places.iter().enumerate().filter_map(|(position, id)| Some((position, (*id)?))) {
+    for (position, id) in Position::placed(&layout.places) {
         let (volume, file) = (layout.volume, layout.file(position));
         batch.run(targets, position, id, move |target| {
             let mut bytes = vec![0; CHUNK_HEADER_BYTES];
