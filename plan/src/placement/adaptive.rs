@@ -1,25 +1,27 @@
-//! Adaptive placement: the scores of paper 003 (ECFS), section IV, with guards that the paper
-//! lacks.
+//! Adaptive placement: the scores of paper 003 (ECFS), section IV, as weights, with guards that the
+//! paper lacks.
 //!
-//! For each chunk a few targets are drawn by chance, in proportion to their free space, and the one
-//! with the best score of them gets it ("the power of two choices", Mitzenmacher 1996).
+//! A score says which share of the new chunks a target gets. Targets take turns accordingly, as in
+//! weighted fair queueing: for each chunk some are drawn by chance, in proportion to their free
+//! space, and the one gets it that is next by its share. Equal targets so get the same number at
+//! any time, as with round-robin, but in ever new combinations.
 //!
-//! - **No herd.** The best target of all is in few draws, and what was placed counts at once
-//!   ([`Load::placed`](super::Load)), so that between two reports not all go to the same one. This
-//!   also holds for several writers that do not know of each other.
-//! - **No flood.** A new, cold target gets at most [`Tuning::draws`] times what its free space
-//!   says, since it can win no more draws than it is in.
-//! - **No starvation.** A part of the chunks, [`Tuning::explore`], goes to the first that is drawn:
-//!   also a hot target gets some, and is seen when it cools down.
+//! - **No herd.** The best target gets a higher share and not everything. What it got counts at
+//!   once ([`Load::ahead`](super::Load)), without a report. Writers that do not know of each other
+//!   do not all take the same target, either: it is in few of their draws.
+//! - **No flood, no starvation.** A share is between a quarter and four times that of an equal
+//!   target ([`MAX_SHARE`]), and a target cannot claim later what it missed.
 //! - **Stale reports** lose weight ([`super::score::Typical::inputs`]).
-//! - **Even space.** A score is multiplied with `exp(-evenness · lead)`, where the lead is how much
-//!   more of a target is used than of all together, relative to that.
-//! - **Nearly full** targets, with less than a twentieth free, are drawn 16 times less.
+//! - **Even space.** A share is multiplied with `exp(-evenness · lead)`, where the lead is how much
+//!   more of a target is used than of all together, relative to that. Mixed sizes fill by ratio,
+//!   since an equal share is one that is proportional to free space.
+//! - **Nearly full** targets, with less than a twentieth free, count as if they had a sixteenth of
+//!   their free space.
 
 use super::lottery::{Lottery, MAX_WEIGHT};
 use super::policies::mix;
-use super::policy::{Load, Policy, TargetCandidate, View};
-use super::score::{Coefficients, Parts, Typical};
+use super::policy::{Policy, TargetCandidate, View};
+use super::score::{Coefficients, Inputs, Parts, Typical};
 use crate::SetId;
 use serde::{Deserialize, Serialize};
 
@@ -28,12 +30,15 @@ use serde::{Deserialize, Serialize};
 pub struct Tuning {
     /// Of the scores.
     pub coefficients: Coefficients,
-    /// Of how many targets drawn by chance the best one gets a chunk.
+    /// Of how many targets drawn by chance one gets a chunk.
     pub draws: u16,
-    /// The part of the chunks that go to the first target that is drawn.
-    pub explore: f64,
-    /// How much even space counts beside the load. With 16, a target that has 5 % more than the
-    /// mean has its score halved. With 0 only the score counts.
+    /// How much a score that is better than the mean is worth: a share is the ratio of both to this
+    /// power. The scores of equation 5 are close together, and the paper only compares them.
+    pub sharpness: f64,
+    /// How much even space counts beside the load. With 32, a target that has 2.2 % more than the
+    /// mean has its share halved, and equal targets stay within 5 % whatever their scores are. That
+    /// also means that in the long run equal targets of unequal speed get equal parts, and only
+    /// take turns by speed. With 0 only the score counts, and space follows speed.
     pub evenness: f64,
     /// The length that a chunk grows to. Differences of a few chunks are no lead.
     pub chunk_bytes: u64,
@@ -41,15 +46,18 @@ pub struct Tuning {
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { coefficients: Coefficients::default(), draws: 4, explore: 0.125, evenness: 16.0, chunk_bytes: 64 << 20 }
+        Self { coefficients: Coefficients::default(), draws: 8, sharpness: 8.0, evenness: 32.0, chunk_bytes: 64 << 20 }
     }
 }
 
+/// No share is higher, compared with that of an equal target, and none is lower than one by this.
+pub const MAX_SHARE: f64 = 4.0;
+
+/// A target may be so many chunks behind its share; what it missed before that is forgotten.
+pub(super) const MOST_BEHIND: f64 = 2.0;
+
 /// A lead over so many chunks counts in full.
 const LEAD_CHUNKS: u64 = 16;
-
-/// No lead counts for more.
-const MAX_LEAD: f64 = 0.25;
 
 /// The bytes of all targets that can be chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,66 +68,107 @@ pub(super) struct Space {
     pub total: u128,
 }
 
-impl Tuning {
-    /// The score of a target, and its evenness.
-    pub(super) fn parts(&self, typical: &Typical, all: Space, load: Option<Load>, free: u64, total: u64) -> Parts {
-        let inputs = typical.inputs(load, free, total);
-        Parts { inputs, score: self.coefficients.score(&inputs), evenness: self.even(all, free, total) }
+impl Space {
+    pub fn of(free: u64, total: u64) -> Self {
+        Self { used: total.saturating_sub(free).into(), total: total.into() }
     }
 
-    fn even(&self, all: Space, free: u64, total: u64) -> f64 {
-        if total == 0 || all.total == 0 {
-            return 1.0;
-        }
-        let even = all.used as f64 / all.total as f64 * total as f64;
-        let lead = total.saturating_sub(free) as f64 - even;
-        let counts_as_one = even.max((LEAD_CHUNKS * self.chunk_bytes) as f64).max(1.0);
-        (-self.evenness * (lead / counts_as_one).clamp(-MAX_LEAD, MAX_LEAD)).exp()
-    }
-
-    /// Chooses `count` members: each the best of some. `room` is what a group may get; groups
-    /// without room are closed already. The lottery is afterwards as it was before.
-    pub(super) fn choose(
-        &self,
-        lottery: &mut Lottery,
-        chance: u64,
-        count: usize,
-        room: impl Fn(usize) -> usize,
-        value: impl Fn(usize) -> f64,
-    ) -> Vec<usize> {
-        let mut chosen: Vec<(usize, u64)> = Vec::with_capacity(count);
-        let mut groups: Vec<(usize, usize)> = Vec::with_capacity(count);
-        for position in 0..count as u64 {
-            let number = |draw: u64| mix(chance, position << 16 | draw);
-            let explores = (number(u64::from(u16::MAX)) as f64) < self.explore * u64::MAX as f64;
-            let draws = if explores { 1 } else { u64::from(self.draws.max(1)) };
-            let drawn = (0..draws).filter_map(|draw| lottery.draw(number(draw)));
-            let valued = drawn.map(|member| (member, if draws == 1 { 0.0 } else { value(member) }));
-            // The first of several that are equal.
-            let Some((member, _)) = valued.reduce(|best, next| if next.1 > best.1 { next } else { best }) else {
-                break;
-            };
-            chosen.push((member, lottery.weight(member)));
-            lottery.set_weight(member, 0);
-            let group = lottery.group(member);
-            let place = groups.iter().position(|(known, _)| *known == group).unwrap_or_else(|| {
-                groups.push((group, 0));
-                groups.len() - 1
-            });
-            groups[place].1 += 1;
-            if groups[place].1 >= room(group) {
-                lottery.close(group, true);
-            }
-        }
-        chosen.iter().for_each(|&(member, weight)| lottery.set_weight(member, weight));
-        groups.iter().filter(|(group, count)| *count >= room(*group)).for_each(|(group, _)| lottery.close(*group, false));
-        chosen.into_iter().map(|(member, _)| member).collect()
+    pub fn sum(of: impl Iterator<Item = Self>) -> Self {
+        of.fold(Self::default(), |sum, space| Self { used: sum.used + space.used, total: sum.total + space.total })
     }
 }
 
-/// What a target's chance to be drawn is proportional to: its free space, but a target of which
-/// less than a twentieth is free is left for when nothing else is.
-pub(super) fn draw_weight(free: u64, total: u64) -> u64 {
+/// All targets together, with which each is compared.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Whole {
+    typical: Typical,
+    space: Space,
+    mean_score: f64,
+}
+
+impl Whole {
+    pub fn of(targets: &[TargetCandidate], tuning: &Tuning) -> Self {
+        let typical = Typical::of(targets.iter().filter_map(|target| target.load));
+        let space = Space::sum(targets.iter().map(|target| Space::of(target.free, target.total)));
+        let score = |target: &TargetCandidate| {
+            tuning.coefficients.score(&typical.inputs(target.load, target.free, target.total))
+        };
+        let mean_score = targets.iter().map(score).sum::<f64>() / targets.len().max(1) as f64;
+        Self { typical, space, mean_score }
+    }
+
+    /// What follows for a target.
+    pub fn parts(&self, target: &TargetCandidate, tuning: &Tuning) -> Parts {
+        let inputs: Inputs = self.typical.inputs(target.load, target.free, target.total);
+        let score = tuning.coefficients.score(&inputs);
+        let evenness = self.evenness(target, tuning);
+        let ratio = if self.mean_score > 0.0 { score / self.mean_score } else { 1.0 };
+        // Held within the bounds first, so that a lead of a few per cent outweighs any score.
+        let within = |share: f64| if share.is_nan() { 1.0 } else { share.clamp(1.0 / MAX_SHARE, MAX_SHARE) };
+        let share = within(within(ratio.powf(tuning.sharpness)) * evenness);
+        let ahead = target.load.map_or(0.0, |load| load.ahead);
+        Parts { inputs, score, evenness, share, ahead: if ahead.is_nan() { 0.0 } else { ahead.max(-MOST_BEHIND) } }
+    }
+
+    fn evenness(&self, target: &TargetCandidate, tuning: &Tuning) -> f64 {
+        if target.total == 0 || self.space.total == 0 {
+            return 1.0;
+        }
+        let even = self.space.used as f64 / self.space.total as f64 * target.total as f64;
+        let lead = target.total.saturating_sub(target.free) as f64 - even;
+        let counts_as_one = even.max(LEAD_CHUNKS.saturating_mul(tuning.chunk_bytes) as f64).max(1.0);
+        (-tuning.evenness * lead / counts_as_one).clamp(-20.0, 20.0).exp()
+    }
+}
+
+/// The time between two chunks of a target with this weight and this share.
+pub(super) fn stride(weight: u64, share: f64) -> f64 {
+    1.0 / (weight.max(1) as f64 * share)
+}
+
+/// When a target has its next chunk: who is first gets it.
+pub(super) fn turn_at(ahead: f64, stride: f64) -> f64 {
+    (ahead.max(-MOST_BEHIND) + 1.0) * stride
+}
+
+/// Chooses `count` members: of some that are drawn each time, the one whose turn is first. `room`
+/// is what a group may get; groups without room are closed already. The lottery is afterwards as it
+/// was before.
+pub(super) fn take_turns(
+    lottery: &mut Lottery,
+    (chance, draws): (u64, u16),
+    count: usize,
+    room: impl Fn(usize) -> usize,
+    turn: impl Fn(usize) -> f64,
+) -> Vec<usize> {
+    let mut chosen: Vec<(usize, u64)> = Vec::with_capacity(count);
+    let mut groups: Vec<(usize, usize)> = Vec::with_capacity(count);
+    for position in 0..count as u64 {
+        let drawn = (0..u64::from(draws.max(1))).filter_map(|draw| lottery.draw(mix(chance, position << 16 | draw)));
+        let timed = drawn.map(|member| (member, turn(member)));
+        // The one that was drawn first, of several whose turn it is.
+        let Some((member, _)) = timed.reduce(|best, next| if next.1 < best.1 { next } else { best }) else { break };
+        chosen.push((member, lottery.weight(member)));
+        lottery.set_weight(member, 0);
+        let group = lottery.group(member);
+        let place = groups.iter().position(|(known, _)| *known == group).unwrap_or_else(|| {
+            groups.push((group, 0));
+            groups.len() - 1
+        });
+        groups[place].1 += 1;
+        if groups[place].1 >= room(group) {
+            lottery.close(group, true);
+        }
+    }
+    chosen.iter().for_each(|&(member, weight)| lottery.set_weight(member, weight));
+    groups.iter().filter(|(group, count)| *count >= room(*group)).for_each(|(group, _)| lottery.close(*group, false));
+    chosen.into_iter().map(|(member, _)| member).collect()
+}
+
+/// What a target's chance to be drawn, and its share beside others with the same score, is
+/// proportional to: its free space, but a target of which less than a twentieth is free is left for
+/// when nothing else is.
+pub(super) fn weight(free: u64, total: u64) -> u64 {
     let spare = free.saturating_sub(total / 20);
     spare.max(free / 16).clamp(1, MAX_WEIGHT)
 }
@@ -129,7 +178,7 @@ pub(super) fn chance_of(seed: u64, set: SetId) -> u64 {
     mix(set.0 ^ seed, 0x5EED)
 }
 
-/// For each chunk the best of a few that are drawn by chance.
+/// Shares by load, temperature and space.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Adaptive {
     /// Another one gives other draws.
@@ -138,45 +187,38 @@ pub struct Adaptive {
     pub tuning: Tuning,
 }
 
-impl Adaptive {
-    fn parts(&self, targets: &[TargetCandidate]) -> Vec<Parts> {
-        let typical = Typical::of(targets.iter().filter_map(|target| target.load));
-        let space = targets.iter().filter(|target| target.total > 0).fold(Space::default(), |space, target| Space {
-            used: space.used + u128::from(target.total.saturating_sub(target.free)),
-            total: space.total + u128::from(target.total),
-        });
-        let parts = |t: &TargetCandidate| self.tuning.parts(&typical, space, t.load, t.free, t.total);
-        targets.iter().map(parts).collect()
-    }
-}
-
 impl Policy for Adaptive {
     fn rank(&self, view: &View<'_>, set: SetId, width: usize) -> Vec<usize> {
+        let whole = Whole::of(view.targets, &self.tuning);
+        let turn = |target: &TargetCandidate| {
+            let parts = whole.parts(target, &self.tuning);
+            turn_at(parts.ahead, stride(weight(target.free, target.total), parts.share))
+        };
+        let turns: Vec<f64> = view.targets.iter().map(turn).collect();
         // By number, so that the same targets in another order are drawn the same.
         let mut members: Vec<usize> = (0..view.targets.len()).collect();
         members.sort_unstable_by_key(|&index| view.targets[index].id);
         let mut lottery = Lottery::new(&members.iter().map(|&index| view.domains[index]).collect::<Vec<_>>());
         for (member, &index) in members.iter().enumerate() {
-            lottery.set_weight(member, draw_weight(view.targets[index].free, view.targets[index].total));
+            lottery.set_weight(member, weight(view.targets[index].free, view.targets[index].total));
         }
-        for (group, _) in view.room.iter().enumerate().filter(|(_, room)| **room == 0) {
-            lottery.close(group, true);
-        }
-        let parts = self.parts(view.targets);
-        let chance = chance_of(self.seed, set);
-        let room = |group: usize| view.room[group];
-        let drawn = self.tuning.choose(&mut lottery, chance, width, room, |member| parts[members[member]].value());
+        // Groups are as many as the highest number says; a domain above that has no target.
+        let closed = view.domains.iter().filter(|&&domain| view.room[domain] == 0);
+        closed.for_each(|&group| lottery.close(group, true));
+        let (draws, room) = ((chance_of(self.seed, set), self.tuning.draws), |group: usize| view.room[group]);
+        let drawn = take_turns(&mut lottery, draws, width, room, |member| turns[members[member]]);
         let mut ranked: Vec<usize> = drawn.into_iter().map(|member| members[member]).collect();
         // The others, should the rule leave some out.
         let mut is_drawn = vec![false; view.targets.len()];
         ranked.iter().for_each(|&index| is_drawn[index] = true);
         let mut rest: Vec<usize> = members.into_iter().filter(|&index| !is_drawn[index]).collect();
-        rest.sort_by(|&a, &b| parts[b].value().total_cmp(&parts[a].value()));
+        rest.sort_by(|&a, &b| turns[a].total_cmp(&turns[b]));
         ranked.append(&mut rest);
         ranked
     }
 
     fn scores(&self, view: &View<'_>) -> Option<Vec<Parts>> {
-        Some(self.parts(view.targets))
+        let whole = Whole::of(view.targets, &self.tuning);
+        Some(view.targets.iter().map(|target| whole.parts(target, &self.tuning)).collect())
     }
 }

@@ -142,14 +142,14 @@ pub(super) fn least_limit(targets_in: &[usize], taken: &[usize], count: usize, l
 pub fn place(policy: &dyn Policy, candidates: &[TargetCandidate], rules: &Rules, set: SetId) -> Vec<Option<TargetId>> {
     let mut chosen: Vec<Option<TargetId>> =
         choose(policy, candidates, rules, set, rules.width, &[]).taken().map(Some).collect();
-    turn(&mut chosen, rules.width, set);
+    turn_positions(&mut chosen, rules.width, set);
     chosen
 }
 
 /// Gives the positions of a set to the targets that were chosen. The order of the policy would give
 /// the last positions, the parity, to the same targets for ever. Mixed, as what the policy makes of
 /// the number of the set may have a factor in common with the width.
-pub(super) fn turn(chosen: &mut Vec<Option<TargetId>>, width: usize, set: SetId) {
+pub(super) fn turn_positions(chosen: &mut Vec<Option<TargetId>>, width: usize, set: SetId) {
     chosen.resize(width, None);
     chosen.rotate_left((mix(set.0, 0) % width.max(1) as u64) as usize);
 }

@@ -64,7 +64,10 @@ mod tests {
         for set in (0..12_000).map(SetId) {
             counts[usize::from(place(&Crush { seed: 5 }, &all, &ONE, set)[0].unwrap().0)] += 1;
         }
-        assert!((5800..6200).contains(&counts[3]) && counts[..3].iter().all(|n| (1850..2150).contains(n)), "{counts:?}");
+        assert!(
+            (5800..6200).contains(&counts[3]) && counts[..3].iter().all(|n| (1850..2150).contains(n)),
+            "{counts:?}"
+        );
     }
 
     #[test]

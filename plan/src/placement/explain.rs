@@ -1,7 +1,7 @@
 //! Why a set goes where it goes: what each target's score is, and which rule or which better target
 //! it was passed over for.
 
-use super::choose::{Outcome, Rules, choose, is_usable, turn};
+use super::choose::{Outcome, Rules, choose, is_usable, turn_positions};
 use super::policy::{Policy, TargetCandidate, View};
 use super::score::Parts;
 use crate::membership::TargetState;
@@ -83,7 +83,7 @@ pub struct Explanation {
 pub fn explain(policy: &dyn Policy, candidates: &[TargetCandidate], rules: &Rules, set: SetId) -> Explanation {
     let choice = choose(policy, candidates, rules, set, rules.width, &[]);
     let mut places: Vec<Option<TargetId>> = choice.taken().map(Some).collect();
-    turn(&mut places, rules.width, set);
+    turn_positions(&mut places, rules.width, set);
     let position: HashMap<TargetId, usize> =
         places.iter().enumerate().filter_map(|(position, id)| Some(((*id)?, position))).collect();
     let count = choice.targets.len();

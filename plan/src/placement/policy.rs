@@ -31,9 +31,9 @@ pub struct Load {
     pub network: f64,
     /// Accesses, of which older ones count less.
     pub temperature: f64,
-    /// What the chunks add to the temperature that were placed there since, and that no report
-    /// shows.
-    pub placed: f64,
+    /// How many chunks it has beyond its share of those that were placed lately; below 0 if it has
+    /// fewer. This needs no report: what is placed counts at once.
+    pub ahead: f64,
     /// How old all this is, in intervals between reports.
     pub age: f64,
 }

@@ -59,16 +59,12 @@ pub struct Parts {
     pub inputs: Inputs,
     /// The score by equation 5.
     pub score: f64,
-    /// What the policy multiplies it with, so that space stays even: above 1 where less is used
-    /// than elsewhere.
+    /// What keeps space even: above 1 where less is used than elsewhere.
     pub evenness: f64,
-}
-
-impl Parts {
-    /// What targets are compared by.
-    pub fn value(&self) -> f64 {
-        self.score * self.evenness
-    }
+    /// The share of the chunks that follows, beside that of an equal target with the mean score.
+    pub share: f64,
+    /// How many chunks it has beyond that share.
+    pub ahead: f64,
 }
 
 /// The mean of the loads that are known: what is assumed of a target of which nothing is known.
@@ -101,22 +97,21 @@ impl Typical {
         Self { idle: sum.idle / count, network: sum.network / count, temperature: sum.temperature / count }
     }
 
-    /// The inputs of a target's score as reported, without regard to the age of the report and to
-    /// what was placed since: as the paper has it.
+    /// The inputs of a target's score as reported, without regard to the age of the report: as
+    /// the paper has it.
     pub fn reported(&self, target: &TargetCandidate) -> Inputs {
-        let load = target.load.map(|load| Load { placed: 0.0, age: 0.0, ..load });
+        let load = target.load.map(|load| Load { age: 0.0, ..load });
         self.inputs(load, target.free, target.total)
     }
 
     /// The inputs of a target's score. A load counts half as much with every
     /// [`STALE_INTERVALS`] of its age, and the rest is what is typical: a target that was hot when
-    /// it was last heard of is not shunned for ever, one that was cold is not flooded. What was
-    /// placed since the report counts at once.
+    /// it was last heard of is not shunned for ever, one that was cold is not flooded.
     pub fn inputs(&self, load: Option<Load>, free: u64, total: u64) -> Inputs {
         let load = load.unwrap_or(Load { age: f64::INFINITY, ..Load::default() });
         let weight = if load.age > 0.0 { (-load.age / STALE_INTERVALS).exp2() } else { 1.0 };
         let blend = |known: f64, typical: f64| if weight == 1.0 { known } else { typical + weight * (known - typical) };
-        let heat = blend(amount(load.temperature), self.temperature) + amount(load.placed);
+        let heat = blend(amount(load.temperature), self.temperature);
         Inputs {
             idle: blend(share(load.idle), self.idle),
             free: free_share(free, total),
@@ -173,7 +168,6 @@ mod tests {
         let usual = score(load(0.5, 0.5, 100.0), 50);
         assert!(score(load(0.6, 0.5, 100.0), 50) > usual && score(load(0.5, 0.4, 100.0), 50) > usual);
         assert!(score(load(0.5, 0.5, 90.0), 50) > usual && score(load(0.5, 0.5, 100.0), 51) > usual);
-        assert!(score(Load { placed: 10.0, ..load(0.5, 0.5, 100.0) }, 50) < usual, "what was placed counts at once");
     }
 
     #[test]
@@ -182,8 +176,8 @@ mod tests {
         let heat = |temperature| typical.inputs(Some(load(0.0, 0.0, temperature)), 1, 1).temperature;
         assert_eq!([0.0, 8.0, 24.0].map(heat), [0.0, 0.5, 0.75]);
         let cold = Typical { temperature: 0.0, ..typical };
-        let placed = |placed| cold.inputs(Some(Load { placed, ..load(1.0, 0.0, 0.0) }), 1, 1).temperature;
-        assert_eq!([0.0, 1.0].map(placed), [0.0, 1.0], "where all is cold, the first chunk makes hot");
+        let heat = |temperature| cold.inputs(Some(load(1.0, 0.0, temperature)), 1, 1).temperature;
+        assert_eq!([0.0, 1.0].map(heat), [0.0, 1.0], "where all is cold, any access makes hot");
     }
 
     #[test]
@@ -201,7 +195,7 @@ mod tests {
     fn whatever_is_reported_gives_a_score() {
         let odd = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 0.0, 2.0, f64::MAX];
         for (&x, &y) in odd.iter().flat_map(|x| odd.iter().map(move |y| (x, y))) {
-            let strange = Load { idle: x, network: y, temperature: x, placed: y, age: x };
+            let strange = Load { idle: x, network: y, temperature: x, ahead: y, age: x };
             let typical = Typical::of([strange, load(0.5, 0.5, y)].into_iter());
             let score = Coefficients::default().score(&typical.inputs(Some(strange), 3, 0));
             assert!((0.0..=1.0).contains(&score), "{x} {y}: {score}");

@@ -94,8 +94,14 @@ mod tests {
     }
 
     fn candidates(free: impl Fn(u16) -> u64, count: u16) -> Vec<TargetCandidate> {
-        let candidate =
-            |id| TargetCandidate { id: TargetId(id), free: free(id), total: 0, domain: None, state: TargetState::Up, load: None };
+        let candidate = |id| TargetCandidate {
+            id: TargetId(id),
+            free: free(id),
+            total: 0,
+            domain: None,
+            state: TargetState::Up,
+            load: None,
+        };
         (0..count).map(candidate).collect()
     }
 

@@ -57,7 +57,8 @@ impl Layers {
             let rows = layers.sub_networks.entry(name(2)).or_default();
             rows.entry(name(1)).or_default().entry(name(0)).or_default().push(id);
         }
-        for servers in layers.sub_networks.values_mut().flat_map(|rows| rows.values_mut()).flat_map(Cabinets::values_mut)
+        for servers in
+            layers.sub_networks.values_mut().flat_map(|rows| rows.values_mut()).flat_map(Cabinets::values_mut)
         {
             servers.sort_unstable();
         }

@@ -47,7 +47,9 @@ impl FromStr for Coordinates {
     fn from_str(text: &str) -> Result<Self, NoTorus> {
         let refused = || {
             let text: String = text.chars().take(64).collect();
-            NoTorus(format!("{text:?} is not a place in a torus; one is at most {MAX_DIMENSIONS} numbers such as 4,2,7"))
+            NoTorus(format!(
+                "{text:?} is not a place in a torus; one is at most {MAX_DIMENSIONS} numbers such as 4,2,7"
+            ))
         };
         numbers(text).map(Self).ok_or_else(refused)
     }
@@ -151,7 +153,10 @@ impl Places {
             let on: u32 = there.iter().map(|(_, other)| self.torus.hops(master, other)).sum();
             u64::from(self.torus.hops(client, master)) * data as u64 + u64::from(on)
         };
-        there.iter().min_by_key(|(position, at)| (links(at), mix(!set.0, *position as u64))).map(|(position, _)| *position)
+        there
+            .iter()
+            .min_by_key(|(position, at)| (links(at), mix(!set.0, *position as u64)))
+            .map(|(position, _)| *position)
     }
 }
 

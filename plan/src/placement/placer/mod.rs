@@ -4,14 +4,15 @@
 //! It places what the policy places for the same targets at the beginning of an interval. Reports come in at any time; an interval
 //! is the time between two reports of a target, and the caller says when one has passed.
 
-use crate::placement::adaptive::{Adaptive, Space, Tuning, chance_of, draw_weight};
-use crate::placement::choose::{Place, Rules, least_limit, place_of, turn};
+use crate::domain::Domain;
+use crate::membership::TargetState;
+use crate::placement::adaptive::{
+    Adaptive, MOST_BEHIND, Tuning, Whole, chance_of, stride, take_turns, turn_at, weight,
+};
+use crate::placement::choose::{Place, Rules, least_limit, place_of, turn_positions};
 use crate::placement::explain::{Explanation, explain};
 use crate::placement::lottery::Lottery;
 use crate::placement::policy::{Load, TargetCandidate};
-use crate::placement::score::Typical;
-use crate::domain::Domain;
-use crate::membership::TargetState;
 use crate::{SetId, TargetId};
 use std::collections::HashMap;
 
@@ -42,9 +43,12 @@ struct Member {
     /// Chunks placed since the last report, and between that and the one before. A report may have
     /// been on its way when they were placed, so each counts until the second report after it.
     placed: [u64; 2],
-    /// Whether it can be chosen, and its part of the space of all that can.
+    /// Whether it can be chosen.
     usable: bool,
-    space: Space,
+    /// Its share by its score, beside that of an equal target.
+    share: f64,
+    /// When its next chunk would be its due, but one: in the time of [`Placer::now`].
+    due: f64,
 }
 
 /// Places chunk sets.
@@ -59,12 +63,12 @@ pub struct Placer {
     usable_in: Vec<usize>,
     limit: Option<usize>,
     interval: u64,
-    typical: Typical,
-    space: Space,
-    /// What a chunk adds to the temperature of its target.
-    chunk_heat: f64,
-    /// Chunks placed in this interval, and before, older ones less.
-    placed: (u64, f64),
+    whole: Whole,
+    /// A time that goes on with every chunk, faster where fewer targets share them. Each target is
+    /// due for a chunk once in every stride of it.
+    now: f64,
+    /// The sum of all targets' rates: 1 by their strides.
+    rate: f64,
 }
 
 impl Placer {
@@ -79,10 +83,9 @@ impl Placer {
             usable_in: Vec::new(),
             limit: None,
             interval: 0,
-            typical: Typical::of(std::iter::empty()),
-            space: Space::default(),
-            chunk_heat: 1.0,
-            placed: (0, 0.0),
+            whole: Whole::of(&[], &tuning),
+            now: 0.0,
+            rate: 0.0,
         }
     }
 
@@ -90,7 +93,7 @@ impl Placer {
     pub fn handle_members(&mut self, candidates: &[TargetCandidate]) {
         let mut old: HashMap<TargetId, Member> =
             std::mem::take(&mut self.members).into_iter().map(|member| (member.id, member)).collect();
-        let interval = self.interval;
+        let (interval, now) = (self.interval, self.now);
         let member = |candidate: &TargetCandidate| {
             let before = old.remove(&candidate.id);
             let load = candidate.load.map(|load| (load, interval));
@@ -101,9 +104,10 @@ impl Placer {
                 free: candidate.free,
                 total: candidate.total,
                 load: load.or_else(|| before.as_ref().and_then(|before| before.load)),
-                placed: before.map_or([0; 2], |before| before.placed),
+                placed: before.as_ref().map_or([0; 2], |before| before.placed),
                 usable: false,
-                space: Space::default(),
+                share: 1.0,
+                due: before.map_or(now, |before| before.due),
             }
         };
         self.members = candidates.iter().map(member).collect();
@@ -122,9 +126,9 @@ impl Placer {
         };
         self.usable_in = vec![0; groups.iter().max().map_or(0, |most| most + 1)];
         self.lottery = Lottery::new(&groups);
-        (self.limit, self.space) = (None, Space::default());
+        (self.limit, self.rate) = (None, 0.0);
         (0..self.members.len()).for_each(|index| self.refresh(index));
-        self.look_at_loads();
+        self.look_at_all();
     }
 
     /// A target is in another state now.
@@ -142,6 +146,7 @@ impl Placer {
         (member.free, member.total) = (free, total);
         member.load = Some((Load { idle, network, temperature, ..Load::default() }, interval));
         member.placed = [0, member.placed[0]];
+        self.look_at(index);
         self.refresh(index);
     }
 
@@ -157,40 +162,53 @@ impl Placer {
     /// have come.
     pub fn handle_interval(&mut self) {
         self.interval += 1;
-        self.placed = (0, self.placed.1 / 2.0 + self.placed.0 as f64);
-        self.look_at_loads();
+        self.look_at_all();
     }
 
-    fn look_at_loads(&mut self) {
-        let usable = self.members.iter().filter(|member| member.usable);
-        let loads: Vec<Load> = usable.filter_map(|member| member.load.map(|(load, _)| load)).collect();
-        self.typical = Typical::of(loads.iter().copied());
-        // The accesses that there are come from the chunks that were placed lately, about. Where
-        // they rather come from reading older ones, a chunk still makes a difference.
-        let mean = self.typical.temperature;
-        let by_chunk = mean * loads.len() as f64 / self.placed.1.max(1.0);
-        self.chunk_heat = if mean > 0.0 { by_chunk.clamp(mean / 8.0, 2.0 * mean) } else { 1.0 };
+    /// Finds the shares of all targets.
+    fn look_at_all(&mut self) {
+        let usable = (0..self.members.len()).filter(|&index| self.members[index].usable);
+        let usable: Vec<TargetCandidate> = usable.map(|index| self.candidate(index)).collect();
+        self.whole = Whole::of(&usable, &self.policy.tuning);
+        (0..self.members.len()).for_each(|index| self.look_at(index));
+        // Added up anew, so that what rounding lost does not add up.
+        self.rate = (0..self.members.len()).map(|index| self.rate_of(index)).sum();
     }
 
-    /// Brings what is kept of a target up to date.
+    /// Finds the share of a target; how many chunks it is ahead stays.
+    fn look_at(&mut self, index: usize) {
+        let before = self.rate_of(index);
+        let share = self.whole.parts(&self.candidate(index), &self.policy.tuning).share;
+        let member = &mut self.members[index];
+        member.due = self.now + (member.due - self.now) * member.share / share;
+        member.share = share;
+        self.rate += self.rate_of(index) - before;
+    }
+
+    /// How many chunks a target gets in a unit of time.
+    fn rate_of(&self, index: usize) -> f64 {
+        if self.members[index].usable { 1.0 / self.stride(index) } else { 0.0 }
+    }
+
+    fn stride(&self, index: usize) -> f64 {
+        let member = &self.members[index];
+        stride(weight(member.free_now(self.policy.tuning.chunk_bytes), member.total), member.share)
+    }
+
+    /// Brings what is kept of a target up to date after a change of its state or its space.
     fn refresh(&mut self, index: usize) {
-        let chunk_bytes = self.policy.tuning.chunk_bytes;
+        let (chunk_bytes, before) = (self.policy.tuning.chunk_bytes, self.rate_of(index));
         let member = &mut self.members[index];
         let free = member.free_now(chunk_bytes);
         let usable = member.state == TargetState::Up && free >= self.rules.need;
-        let group = self.lottery.group(index);
         if usable != member.usable {
+            let count = &mut self.usable_in[self.lottery.group(index)];
+            *count = if usable { *count + 1 } else { *count - 1 };
             self.limit = None;
-            self.usable_in[group] = self.usable_in[group] + usize::from(usable) - usize::from(member.usable);
         }
-        let space = match usable && member.total > 0 {
-            true => Space { used: member.total.saturating_sub(free).into(), total: member.total.into() },
-            false => Space::default(),
-        };
-        self.space.used = self.space.used + space.used - member.space.used;
-        self.space.total = self.space.total + space.total - member.space.total;
-        (member.usable, member.space) = (usable, space);
-        self.lottery.set_weight(index, if usable { draw_weight(free, member.total) } else { 0 });
+        member.usable = usable;
+        self.lottery.set_weight(index, if usable { weight(free, member.total) } else { 0 });
+        self.rate += self.rate_of(index) - before;
     }
 
     /// The chunks of a set that a domain may have.
@@ -204,35 +222,48 @@ impl Placer {
     /// get.
     pub fn place(&mut self, set: SetId) -> Vec<Option<TargetId>> {
         let limit = self.limit();
-        let Self { members, lottery, policy, typical, space, interval, chunk_heat, .. } = self;
-        let value = |index: usize| {
-            let member = &members[index];
-            let (free, load) = (member.free_now(policy.tuning.chunk_bytes), member.load_now(*interval, *chunk_heat));
-            policy.tuning.parts(typical, *space, Some(load), free, member.total).value()
-        };
-        let chance = chance_of(policy.seed, set);
-        let chosen = policy.tuning.choose(lottery, chance, self.rules.width, |_| limit, value);
+        let draws = (chance_of(self.policy.seed, set), self.policy.tuning.draws);
+        // Moved out, so that the turns can be looked at meanwhile.
+        let mut lottery = std::mem::replace(&mut self.lottery, Lottery::new(&[]));
+        let turn = |index: usize| turn_at(self.ahead(index), self.stride(index));
+        let chosen = take_turns(&mut lottery, draws, self.rules.width, |_| limit, turn);
+        self.lottery = lottery;
         for &index in &chosen {
-            self.members[index].placed[0] += 1;
-            self.refresh(index);
+            let due = (self.ahead(index).max(-MOST_BEHIND) + 1.0) * self.stride(index);
+            let member = &mut self.members[index];
+            (member.due, member.placed[0]) = (self.now + due, member.placed[0] + 1);
         }
-        self.placed.0 += chosen.len() as u64;
+        self.now += chosen.len() as f64 / self.rate.max(f64::MIN_POSITIVE);
+        chosen.iter().for_each(|&index| self.refresh(index));
         let mut places = chosen.into_iter().map(|index| Some(self.members[index].id)).collect();
-        turn(&mut places, self.rules.width, set);
+        turn_positions(&mut places, self.rules.width, set);
         places
     }
 
-    /// The targets as the next set finds them.
-    pub fn candidates(&self) -> Vec<TargetCandidate> {
-        let candidate = |member: &Member| TargetCandidate {
+    /// How many chunks a target has beyond its share.
+    fn ahead(&self, index: usize) -> f64 {
+        (self.members[index].due - self.now) / self.stride(index)
+    }
+
+    fn candidate(&self, index: usize) -> TargetCandidate {
+        let member = &self.members[index];
+        let load = member.load.map_or(Load { age: f64::INFINITY, ..Load::default() }, |(load, at)| {
+            // In the interval in which it came and in the next one it is new.
+            Load { age: load.age + self.interval.saturating_sub(at + 1) as f64, ..load }
+        });
+        TargetCandidate {
             id: member.id,
             free: member.free_now(self.policy.tuning.chunk_bytes),
             total: member.total,
             domain: member.domain.clone(),
             state: member.state,
-            load: Some(member.load_now(self.interval, self.chunk_heat)),
-        };
-        self.members.iter().map(candidate).collect()
+            load: Some(Load { ahead: self.ahead(index), ..load }),
+        }
+    }
+
+    /// The targets as the next set finds them.
+    pub fn candidates(&self) -> Vec<TargetCandidate> {
+        (0..self.members.len()).map(|index| self.candidate(index)).collect()
     }
 
     /// Why a set would go where it would go now.
@@ -244,14 +275,6 @@ impl Placer {
 impl Member {
     fn free_now(&self, chunk_bytes: u64) -> u64 {
         self.free.saturating_sub((self.placed[0] + self.placed[1]).saturating_mul(chunk_bytes))
-    }
-
-    fn load_now(&self, interval: u64, chunk_heat: f64) -> Load {
-        let (load, age) = self.load.map_or((Load::default(), f64::INFINITY), |(load, at)| {
-            // In the interval in which it came and in the next one it is new.
-            (load, load.age + interval.saturating_sub(at + 1) as f64)
-        });
-        Load { placed: load.placed + (self.placed[0] + self.placed[1]) as f64 * chunk_heat, age, ..load }
     }
 }
 

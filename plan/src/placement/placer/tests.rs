@@ -80,8 +80,8 @@ fn between_two_reports_there_is_no_herd() {
     }
     one.handle_interval();
     let best = shares(&mut one, 0..100)[&42];
-    // Even are 8 of 800; it is preferred, but no more than four times.
-    assert!((9..=36).contains(&best), "{best}");
+    // Even are 8 of 800; it is preferred, but no more than four times, and what it may be behind.
+    assert!((16..=40).contains(&best), "{best}");
     // Many writers that know nothing of each other do no harm, either.
     let best: usize = (0..50)
         .map(|seed| {
@@ -90,30 +90,40 @@ fn between_two_reports_there_is_no_herd() {
             shares(&mut other, 0..2)[&42]
         })
         .sum();
-    assert!(best <= 36, "{best}");
+    assert!(best <= 8 * 8, "no more than it is drawn: {best}");
 }
 
 #[test]
-fn what_was_placed_counts_until_a_report_shows_it() {
-    let mut placer = placer(&equal(20), Tuning { explore: 0.0, ..Tuning::default() }, 3);
-    for id in 0..20 {
-        placer.handle_report(TargetId(id), &report(0.5, 100.0, 512 * GIB));
+fn what_was_placed_counts_at_once() {
+    // No report comes: equal targets get the same all the time, as with round-robin.
+    let mut placer = placer(&equal(20), Tuning::default(), 3);
+    let mut counts = BTreeMap::new();
+    for round in 0..40 {
+        let more = shares(&mut placer, 5 * round..5 * round + 5);
+        more.into_iter().for_each(|(id, count)| *counts.entry(id).or_insert(0) += count);
+        let (least, most) = (counts.values().min().unwrap(), counts.values().max().unwrap());
+        assert!(most - least <= 3, "{round}: {counts:?}");
     }
-    placer.handle_interval();
-    let chunks: usize = shares(&mut placer, 0..5).values().sum();
-    let heat = |placer: &Placer| placer.candidates().iter().map(|target| target.load.unwrap().placed).sum::<f64>();
-    let chunk_heat = placer.chunk_heat;
-    assert!(chunks == 40 && (heat(&placer) - 40.0 * chunk_heat).abs() < 1e-6);
-    // The first report may have been on its way; the second has seen it.
-    for expected in [40.0, 0.0] {
-        for id in 0..20 {
-            placer.handle_report(TargetId(id), &report(0.5, 100.0, 512 * GIB));
-        }
-        assert!((heat(&placer) - expected * chunk_heat).abs() < 1e-6);
+    // But not always the same ones together, so that many can help with the repair of one.
+    let together: BTreeSet<TargetId> = (200..240)
+        .map(|set| placer.place(SetId(set)))
+        .filter(|places| places.contains(&Some(TargetId(3))))
+        .flatten()
+        .flatten()
+        .collect();
+    assert!(together.len() > 15, "{together:?}");
+}
+
+#[test]
+fn space_counts_until_a_second_report_shows_it() {
+    let mut placer = placer(&equal(20), Tuning::default(), 3);
+    (0..5).for_each(|set| drop(placer.place(SetId(set))));
+    let free = |placer: &Placer| placer.candidates().iter().map(|target| target.free).sum::<u64>();
+    // The first report may have been on its way when a chunk was placed.
+    for expected in [40, 40, 0] {
+        assert_eq!(free(&placer), 20 * 512 * GIB - expected * CHUNK);
+        (0..20).for_each(|id| placer.handle_report(TargetId(id), &report(0.5, 100.0, 512 * GIB)));
     }
-    // Therefore forty chunks on twenty equal targets are two on each, nearly.
-    let counts = shares(&mut placer, 5..10);
-    assert!(counts.values().all(|&count| (1..=3).contains(&count)), "{counts:?}");
 }
 
 #[test]
@@ -136,34 +146,37 @@ fn a_new_target_is_not_flooded_and_a_hot_one_does_not_starve() {
             .into_iter()
             .for_each(|(id, count)| *counts.entry(id).or_insert(0) += count);
     }
-    // Even are 160.
-    assert!((200..=4 * 160).contains(&counts[&99]), "{}", counts[&99]);
-    assert!((12..100).contains(&counts[&7]), "{}", counts[&7]);
+    // Even are 160; the bounds are a quarter and four times as many.
+    assert!((200..=4 * 165).contains(&counts[&99]), "{}", counts[&99]);
+    assert!((38..100).contains(&counts[&7]), "{}", counts[&7]);
 }
 
 #[test]
 fn who_is_silent_becomes_as_the_others() {
-    let mut placer = placer(&equal(50), Tuning { evenness: 0.0, explore: 0.0, ..Tuning::default() }, 9);
-    let share = |placer: &mut Placer, from: u64| {
-        let mut count = 0;
-        for interval in from..from + 40 {
-            for id in (0..50).filter(|&id| id != 7 || interval == 0) {
-                let idle = if id == 7 { 0.0 } else { 0.5 };
-                placer.handle_report(TargetId(id), &report(idle, 100.0, 512 * GIB));
-            }
-            placer.handle_interval();
-            count += shares(placer, 10 * interval..10 * interval + 10)[&7];
+    let tuning = Tuning { evenness: 0.0, ..Tuning::default() };
+    let mut placer = placer(&equal(50), tuning, 9);
+    let mut seen = Vec::new();
+    for interval in 0..60 {
+        for id in (0..50).filter(|&id| id != 7 || interval == 0) {
+            let idle = if id == 7 { 0.0 } else { 0.5 };
+            placer.handle_report(TargetId(id), &report(idle, 100.0, 512 * GIB));
         }
-        count
-    };
-    // Even are 64. The silent target was busy; what is placed on it counts until it reports.
-    let (young, old) = (share(&mut placer, 0), share(&mut placer, 40));
-    placer.members[7].placed = [0, 0];
-    let mut fresh = placer.clone();
-    fresh.handle_report(TargetId(7), &report(0.0, 100.0, 512 * GIB));
-    let value = |placer: &Placer| placer.explain(SetId(1)).targets.iter().find(|t| t.id.0 == 7).unwrap().score.unwrap();
-    assert!(value(&fresh).score < 0.75 * value(&placer).score, "{young} {old}");
-    assert!((value(&placer).inputs.idle - 0.5).abs() < 0.02);
+        placer.handle_interval();
+        seen.push(placer.members[7].share);
+    }
+    assert!(seen[0] < 0.3 && seen.is_sorted() && seen[59] > 0.88, "{seen:?}");
+}
+
+/// A target that comes back, or whose score rises, has no claim to what it missed.
+#[test]
+fn what_was_missed_is_forgotten() {
+    let mut placer = placer(&equal(40), Tuning { evenness: 0.0, ..Tuning::default() }, 9);
+    placer.handle_state(TargetId(7), TargetState::Down);
+    shares(&mut placer, 0..1000);
+    placer.handle_state(TargetId(7), TargetState::Up);
+    // Even are 8 of 320.
+    let counts = shares(&mut placer, 1000..1040);
+    assert!((6..=8 + 5).contains(&counts[&7]), "{counts:?}");
 }
 
 /// What is used of each target after so many sets, where some are always busier.
