@@ -190,22 +190,29 @@ pub struct Adaptive {
 impl Policy for Adaptive {
     fn rank(&self, view: &View<'_>, set: SetId, width: usize) -> Vec<usize> {
         let whole = Whole::of(view.targets, &self.tuning);
-        let turn = |target: &TargetCandidate| {
-            let parts = whole.parts(target, &self.tuning);
-            turn_at(parts.ahead, stride(weight(target.free, target.total), parts.share))
+        let parts: Vec<Parts> = view.targets.iter().map(|target| whole.parts(target, &self.tuning)).collect();
+        let weight = |index: usize| weight(view.targets[index].free, view.targets[index].total);
+        let turn = |(index, parts): (usize, &Parts)| turn_at(parts.ahead, stride(weight(index), parts.share));
+        let turns: Vec<f64> = parts.iter().enumerate().map(turn).collect();
+        // Where nobody knows whose turn it is, chance alone follows the shares: else the largest
+        // share would win every draw.
+        let by_turns = parts.iter().any(|parts| parts.ahead != 0.0);
+        let chance = |index: usize| match by_turns {
+            true => weight(index),
+            false => ((weight(index) as f64 * parts[index].share) as u64).max(1),
         };
-        let turns: Vec<f64> = view.targets.iter().map(turn).collect();
         // By number, so that the same targets in another order are drawn the same.
         let mut members: Vec<usize> = (0..view.targets.len()).collect();
         members.sort_unstable_by_key(|&index| view.targets[index].id);
         let mut lottery = Lottery::new(&members.iter().map(|&index| view.domains[index]).collect::<Vec<_>>());
         for (member, &index) in members.iter().enumerate() {
-            lottery.set_weight(member, weight(view.targets[index].free, view.targets[index].total));
+            lottery.set_weight(member, chance(index));
         }
         // Groups are as many as the highest number says; a domain above that has no target.
         let closed = view.domains.iter().filter(|&&domain| view.room[domain] == 0);
         closed.for_each(|&group| lottery.close(group, true));
-        let (draws, room) = ((chance_of(self.seed, set), self.tuning.draws), |group: usize| view.room[group]);
+        let draws = (chance_of(self.seed, set), if by_turns { self.tuning.draws } else { 1 });
+        let room = |group: usize| view.room[group];
         let drawn = take_turns(&mut lottery, draws, width, room, |member| turns[members[member]]);
         let mut ranked: Vec<usize> = drawn.into_iter().map(|member| members[member]).collect();
         // The others, should the rule leave some out.
@@ -220,5 +227,35 @@ impl Policy for Adaptive {
     fn scores(&self, view: &View<'_>) -> Option<Vec<Parts>> {
         let whole = Whole::of(view.targets, &self.tuning);
         Some(view.targets.iter().map(|target| whole.parts(target, &self.tuning)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TargetId;
+    use crate::membership::TargetState;
+    use crate::placement::{Rules, place};
+
+    /// Without memory between sets: chunks follow the free space, and no draw is always won by the
+    /// target with the most.
+    #[test]
+    fn without_turns_chance_follows_free_space() {
+        let target = |id: u16| TargetCandidate {
+            id: TargetId(id),
+            free: [1u64, 2, 4][usize::from(id % 3)] << 40,
+            total: [1u64, 2, 4][usize::from(id % 3)] << 40,
+            domain: None,
+            state: TargetState::Up,
+            load: None,
+        };
+        let targets: Vec<TargetCandidate> = (0..30).map(target).collect();
+        let rules = Rules { width: 1, spare: 1, domain_level: None, need: 1 };
+        let mut counts = [0; 3];
+        for set in (0..14_000).map(SetId) {
+            let id = place(&Adaptive::default(), &targets, &rules, set)[0].unwrap();
+            counts[usize::from(id.0 % 3)] += 1;
+        }
+        assert!((1850..2150).contains(&counts[0]) && (7800..8200).contains(&counts[2]), "{counts:?}");
     }
 }

@@ -32,6 +32,9 @@ pub fn algorithm_1(sub_networks: &[Vec<(f64, TargetId)>], used: &mut Vec<TargetI
     best.map(|(_, id)| (*id, true))
 }
 
+/// The score of a sub-network, and its servers with theirs.
+type Scored = (f64, Vec<(f64, usize)>);
+
 /// Algorithm 1 as a policy: no guard, and what was reported as it was reported.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Prime {
@@ -49,7 +52,7 @@ impl Prime {
 impl Policy for Prime {
     fn rank(&self, view: &View<'_>, _set: SetId, _width: usize) -> Vec<usize> {
         let typical = Typical::of(view.targets.iter().filter_map(|target| target.load));
-        let mut sub_networks: BTreeMap<Option<&str>, (f64, Vec<(f64, usize)>)> = BTreeMap::new();
+        let mut sub_networks: BTreeMap<Option<&str>, Scored> = BTreeMap::new();
         for (index, target) in view.targets.iter().enumerate() {
             let score = self.score(&typical, target).score;
             let name = target.domain.as_ref().map(|domain| domain.at(Some(1)));
@@ -57,7 +60,7 @@ impl Policy for Prime {
             *sum += score;
             servers.push((score, index));
         }
-        let mut queue: Vec<(f64, Vec<(f64, usize)>)> = sub_networks.into_values().collect();
+        let mut queue: Vec<Scored> = sub_networks.into_values().collect();
         queue.sort_by(|a, b| b.0.total_cmp(&a.0));
         let id = |index: usize| view.targets[index].id;
         for (_, servers) in &mut queue {

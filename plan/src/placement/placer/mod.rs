@@ -12,6 +12,7 @@ use crate::placement::adaptive::{
 use crate::placement::choose::{Place, Rules, least_limit, place_of, turn_positions};
 use crate::placement::explain::{Explanation, explain};
 use crate::placement::lottery::Lottery;
+use crate::placement::policies::mix;
 use crate::placement::policy::{Load, TargetCandidate};
 use crate::{SetId, TargetId};
 use std::collections::HashMap;
@@ -93,7 +94,7 @@ impl Placer {
     pub fn handle_members(&mut self, candidates: &[TargetCandidate]) {
         let mut old: HashMap<TargetId, Member> =
             std::mem::take(&mut self.members).into_iter().map(|member| (member.id, member)).collect();
-        let (interval, now) = (self.interval, self.now);
+        let interval = self.interval;
         let member = |candidate: &TargetCandidate| {
             let before = old.remove(&candidate.id);
             let load = candidate.load.map(|load| (load, interval));
@@ -107,7 +108,7 @@ impl Placer {
                 placed: before.as_ref().map_or([0; 2], |before| before.placed),
                 usable: false,
                 share: 1.0,
-                due: before.map_or(now, |before| before.due),
+                due: before.map_or(f64::NAN, |before| before.due),
             }
         };
         self.members = candidates.iter().map(member).collect();
@@ -128,6 +129,13 @@ impl Placer {
         self.lottery = Lottery::new(&groups);
         (self.limit, self.rate) = (None, 0.0);
         (0..self.members.len()).for_each(|index| self.refresh(index));
+        // The turn of a new one is at any time of its stride, or the largest would all be first.
+        for index in 0..self.members.len() {
+            if self.members[index].due.is_nan() {
+                let chance = mix(self.policy.seed, self.members[index].id.0.into()) as f64 / u64::MAX as f64;
+                self.members[index].due = self.now + (chance - 0.5) * self.stride(index);
+            }
+        }
         self.look_at_all();
     }
 
@@ -171,7 +179,7 @@ impl Placer {
         let usable: Vec<TargetCandidate> = usable.map(|index| self.candidate(index)).collect();
         self.whole = Whole::of(&usable, &self.policy.tuning);
         (0..self.members.len()).for_each(|index| self.look_at(index));
-        // Added up anew, so that what rounding lost does not add up.
+        // Anew, so that rounding does not add up.
         self.rate = (0..self.members.len()).map(|index| self.rate_of(index)).sum();
     }
 
