@@ -306,7 +306,14 @@ mod tests {
     #[test]
     fn masters_spread_also_where_placement_chooses_the_targets() {
         let candidates: Vec<TargetCandidate> = (0..12)
-            .map(|n| TargetCandidate { id: TargetId(n), free: 100, domain: None, state: TargetState::Up, load: None })
+            .map(|n| TargetCandidate {
+                id: TargetId(n),
+                free: 100,
+                total: 0,
+                domain: None,
+                state: TargetState::Up,
+                load: None,
+            })
             .collect();
         let rules = Rules { width: 6, spare: 2, domain_level: None, need: 1 };
         let mut load = BTreeMap::new();

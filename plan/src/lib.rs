@@ -16,6 +16,7 @@
 //! - [`backoff`]: when to try again what failed.
 //! - [`bucket`]: how long to wait, so that a rate is kept.
 //! - [`sizes`]: how people write lengths in bytes.
+//! - [`topology`]: the layers of a network and their prime nodes, and distances in a torus.
 //! - [`words`]: how people read quantities.
 //! - [`schedule`]: which worker of an archive job does what next, and how large files are cut.
 #![forbid(unsafe_code)]
@@ -37,6 +38,7 @@ pub mod report;
 pub mod schedule;
 pub mod sizes;
 pub mod stripe;
+pub mod topology;
 pub mod words;
 
 pub use domain::Domain;

@@ -72,7 +72,7 @@ mod tests {
     }
 
     fn candidate(n: u16, domain: Option<Domain>) -> TargetCandidate {
-        TargetCandidate { id: TargetId(n), free: 10, domain, state: TargetState::Up, load: None }
+        TargetCandidate { id: TargetId(n), free: 10, total: 0, domain, state: TargetState::Up, load: None }
     }
 
     const RULES: Rules = Rules { width: 4, spare: 1, domain_level: None, need: 1 };

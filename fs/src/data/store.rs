@@ -309,8 +309,9 @@ impl Store {
         });
         let topology = self.topology();
         let free = |reported: &ReportedSpace| reported.space.map_or(least, |space| space.free);
+        let total = |reported: &ReportedSpace| reported.space.map_or(0, |space| space.total);
         let all: Vec<TargetCandidate> =
-            usable.map(|reported| topology.candidate(reported.id, free(reported))).collect();
+            usable.map(|reported| topology.candidate(reported.id, free(reported), total(reported))).collect();
         let of = |which: &dyn Fn(TargetId) -> bool| -> Vec<TargetCandidate> {
             all.iter().filter(|candidate| which(candidate.id)).cloned().collect()
         };

@@ -37,9 +37,9 @@ impl Topology {
         self.domains.get(&id).cloned()
     }
 
-    /// The candidate for a target with this free space.
-    pub fn candidate(&self, id: TargetId, free: u64) -> TargetCandidate {
-        TargetCandidate { id, free, domain: self.domain(id), state: TargetState::Up, load: None }
+    /// The candidate for a target with this free space and this capacity (0: not known).
+    pub fn candidate(&self, id: TargetId, free: u64, total: u64) -> TargetCandidate {
+        TargetCandidate { id, free, total, domain: self.domain(id), state: TargetState::Up, load: None }
     }
 
     pub fn policy(&self) -> Box<dyn Policy> {

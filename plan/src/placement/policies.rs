@@ -1,6 +1,7 @@
 //! The policies that look at no load.
 
 use super::policy::{Policy, View};
+use super::score::Parts;
 use crate::SetId;
 
 /// By chance: a target's chance is proportional to its space, and one that comes or goes moves only
@@ -38,6 +39,10 @@ impl Policy for Random {
         scored.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then_with(|| id(a.1).cmp(&id(b.1))));
         scored.into_iter().map(|(_, index)| index).collect()
     }
+
+    fn scores(&self, _view: &View<'_>) -> Option<Vec<Parts>> {
+        None
+    }
 }
 
 impl Policy for RoundRobin {
@@ -57,5 +62,9 @@ impl Policy for RoundRobin {
         let begin = (u128::from(set.0) * width as u128).checked_rem(ring.len() as u128).unwrap_or(0);
         ring.rotate_left(begin as usize);
         ring
+    }
+
+    fn scores(&self, _view: &View<'_>) -> Option<Vec<Parts>> {
+        None
     }
 }

@@ -2,6 +2,7 @@
 //! read what it wrote, and where each goes beside the others.
 
 use super::policy::{Policy, TargetCandidate, View};
+use super::score::Parts;
 use super::{Rules, place};
 use crate::{SetId, TargetId};
 
@@ -28,6 +29,10 @@ impl Policy for Spread<'_> {
             ranked.sort_by(|a, b| crowd(a).total_cmp(&crowd(b)));
         }
         ranked
+    }
+
+    fn scores(&self, view: &View<'_>) -> Option<Vec<Parts>> {
+        self.policy.scores(view)
     }
 }
 
@@ -89,8 +94,14 @@ mod tests {
     }
 
     fn candidates(free: impl Fn(u16) -> u64, count: u16) -> Vec<TargetCandidate> {
-        let candidate =
-            |id| TargetCandidate { id: TargetId(id), free: free(id), domain: None, state: TargetState::Up, load: None };
+        let candidate = |id| TargetCandidate {
+            id: TargetId(id),
+            free: free(id),
+            total: 0,
+            domain: None,
+            state: TargetState::Up,
+            load: None,
+        };
         (0..count).map(candidate).collect()
     }
 

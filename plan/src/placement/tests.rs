@@ -1,10 +1,12 @@
 use super::*;
+use crate::membership::TargetState;
+use crate::{Domain, SetId, TargetId};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 fn candidate(id: u16, free: u64, domain: Option<&str>) -> TargetCandidate {
     let domain = domain.map(|domain| domain.parse().unwrap());
-    TargetCandidate { id: TargetId(id), free, domain, state: TargetState::Up, load: None }
+    TargetCandidate { id: TargetId(id), free, total: 0, domain, state: TargetState::Up, load: None }
 }
 
 fn alone(free: &[u64]) -> Vec<TargetCandidate> {
@@ -22,7 +24,9 @@ fn rules(width: usize, spare: usize, domain_level: Option<u8>) -> Rules {
     Rules { width, spare, domain_level, need: 10 }
 }
 
-const POLICIES: [&dyn Policy; 2] = [&Random { seed: 0 }, &RoundRobin];
+fn policies() -> [Box<dyn Policy>; 5] {
+    PolicyName::ALL.map(|policy| Placement { policy, domain_level: None }.policy(0))
+}
 
 /// How many chunks of a set each first name of a domain has.
 fn per_rack(targets: &[TargetCandidate], placed: impl IntoIterator<Item = TargetId>) -> BTreeMap<String, usize> {
@@ -39,8 +43,8 @@ fn sets_go_to_distinct_targets_with_space_that_take_data() {
     let mut targets = alone(&[100, 100, 5, 100, 100, 100, 100]);
     targets[5].state = TargetState::Down;
     targets[6].state = TargetState::Draining;
-    for (policy, set) in POLICIES.iter().flat_map(|policy| (0..500).map(move |set| (policy, SetId(set)))) {
-        let placed = place(*policy, &targets, &rules(4, 1, None), set);
+    for (policy, set) in policies().iter().flat_map(|policy| (0..500).map(move |set| (policy, SetId(set)))) {
+        let placed = place(&**policy, &targets, &rules(4, 1, None), set);
         let ids: BTreeSet<u16> = placed.iter().flatten().map(|id| id.0).collect();
         assert_eq!(ids, [0, 1, 3, 4].into(), "one has no space, and two take nothing");
     }
@@ -84,8 +88,8 @@ fn no_domain_has_more_than_it_must() {
             // The least limit with which there is space for all.
             let capacity = |limit: usize| sizes.iter().map(|&size| size.min(limit)).sum::<usize>() >= width;
             let least = (1..=4).find(|&limit| capacity(limit)).unwrap();
-            for (policy, set) in POLICIES.iter().flat_map(|policy| (0..3).map(move |set| (policy, SetId(set)))) {
-                let placed = place(*policy, &targets, &rules(width, spare, Some(1)), set);
+            for (policy, set) in policies().iter().flat_map(|policy| (0..3).map(move |set| (policy, SetId(set)))) {
+                let placed = place(&**policy, &targets, &rules(width, spare, Some(1)), set);
                 let chosen: BTreeSet<TargetId> = placed.iter().flatten().copied().collect();
                 assert_eq!(chosen.len(), width, "{sizes:?} {width} {placed:?}");
                 let fullest = per_rack(&targets, chosen).into_values().max().unwrap();
@@ -100,15 +104,15 @@ fn no_domain_has_more_than_it_must() {
 #[test]
 fn repair_keeps_the_rule() {
     let targets = racks(&[4, 4, 4]);
-    for (policy, set) in POLICIES.iter().flat_map(|policy| (0..20).map(move |set| (policy, SetId(set)))) {
+    for (policy, set) in policies().iter().flat_map(|policy| (0..20).map(move |set| (policy, SetId(set)))) {
         let rules = rules(9, 3, Some(1));
-        let placed: Vec<TargetId> = place(*policy, &targets, &rules, set).into_iter().flatten().collect();
+        let placed: Vec<TargetId> = place(&**policy, &targets, &rules, set).into_iter().flatten().collect();
         for lost in 0..1 << 9 {
             let there = placed.iter().zip(0..).filter(|(_, position)| lost >> position & 1 == 0);
             let there: Vec<(TargetId, Option<Domain>)> =
                 there.map(|(id, _)| (*id, targets[usize::from(id.0)].domain.clone())).collect();
             let count = 9 - there.len();
-            let more = place_more(*policy, &targets, &rules, set, count, &there);
+            let more = place_more(&**policy, &targets, &rules, set, count, &there);
             let all: BTreeSet<TargetId> = there.iter().map(|(id, _)| *id).chain(more).collect();
             assert_eq!(all.len(), 9, "all on different targets");
             assert!(per_rack(&targets, all).values().all(|&chunks| chunks == 3));
@@ -118,10 +122,10 @@ fn repair_keeps_the_rule() {
 
 #[test]
 fn too_few_targets_leave_positions_open() {
-    for policy in POLICIES {
-        let placed = place(policy, &alone(&[99, 99]), &rules(4, 1, None), SetId(7));
+    for policy in policies() {
+        let placed = place(&*policy, &alone(&[99, 99]), &rules(4, 1, None), SetId(7));
         assert_eq!((placed.len(), placed.iter().flatten().count()), (4, 2));
-        assert_eq!(place(policy, &[], &rules(3, 1, None), SetId(1)), [None; 3]);
+        assert_eq!(place(&*policy, &[], &rules(3, 1, None), SetId(1)), [None; 3]);
     }
 }
 
@@ -131,10 +135,10 @@ fn a_level_decides_what_a_domain_is() {
         (0..8).map(|n| candidate(n, 100, Some(&format!("row{}/host{}", n / 4, n / 2)))).collect();
     let hosts =
         |placed: Vec<Option<TargetId>>| -> BTreeSet<u16> { placed.iter().flatten().map(|id| id.0 / 2).collect() };
-    for (policy, set) in POLICIES.iter().flat_map(|policy| (0..50).map(move |set| (policy, SetId(set)))) {
+    for (policy, set) in policies().iter().flat_map(|policy| (0..50).map(move |set| (policy, SetId(set)))) {
         // Four hosts, so one chunk on each; two rows, so two on each.
-        assert_eq!(hosts(place(*policy, &targets, &rules(4, 1, Some(2)), set)).len(), 4);
-        let by_row = place(*policy, &targets, &rules(4, 1, Some(1)), set);
+        assert_eq!(hosts(place(&**policy, &targets, &rules(4, 1, Some(2)), set)).len(), 4);
+        let by_row = place(&**policy, &targets, &rules(4, 1, Some(1)), set);
         assert_eq!(by_row.iter().flatten().filter(|id| id.0 < 4).count(), 2, "{by_row:?}");
     }
 }
@@ -145,8 +149,8 @@ fn a_level_decides_what_a_domain_is() {
 fn ten_thousand_targets_are_no_trouble() {
     let targets: Vec<TargetCandidate> =
         (0..10_000).map(|n| candidate(n, 1000, Some(&format!("rack{}/host{}", n % 250, n % 2500)))).collect();
-    for (policy, set) in POLICIES.iter().flat_map(|policy| (0..20).map(move |set| (policy, SetId(set)))) {
-        let placed = place(*policy, &targets, &rules(24, 2, Some(1)), set);
+    for (policy, set) in policies().iter().flat_map(|policy| (0..20).map(move |set| (policy, SetId(set)))) {
+        let placed = place(&**policy, &targets, &rules(24, 2, Some(1)), set);
         let chosen: BTreeSet<TargetId> = placed.into_iter().flatten().collect();
         assert_eq!(chosen.len(), 24);
         assert!(per_rack(&targets, chosen).into_values().all(|chunks| chunks <= 2));
@@ -160,15 +164,16 @@ proptest! {
     fn the_rules_hold_whatever_there_is(
         targets in proptest::collection::vec((0u64..30, 0usize..6, 0usize..5), 0..40),
         width in 1usize..20, spare in 0usize..5, set in any::<u64>().prop_map(SetId), seed in any::<u64>(),
-        robin in any::<bool>(),
+        name in 0usize..5, total in 0u64..60,
     ) {
         let states = [TargetState::Up, TargetState::Up, TargetState::Up, TargetState::Out, TargetState::Draining];
         let targets: Vec<TargetCandidate> = targets.into_iter().zip(0..).map(|((free, rack, state), id)| {
             // One rack is none: its targets are on their own.
             let rack = (rack > 0).then(|| format!("rack{rack}"));
-            TargetCandidate { state: states[state], ..candidate(id, free, rack.as_deref()) }
+            TargetCandidate { state: states[state], total, ..candidate(id, free, rack.as_deref()) }
         }).collect();
-        let policy: &dyn Policy = if robin { &RoundRobin } else { &Random { seed } };
+        let policy = Placement { policy: PolicyName::ALL[name], domain_level: None }.policy(seed);
+        let policy = &*policy;
         let rules = rules(width, spare, None);
         let placed = place(policy, &targets, &rules, set);
         prop_assert_eq!(&place(policy, &targets, &rules, set), &placed);

@@ -1,0 +1,261 @@
+//! Adaptive placement: the scores of paper 003 (ECFS), section IV, as weights, with guards that the
+//! paper lacks.
+//!
+//! A score says which share of the new chunks a target gets. Targets take turns accordingly, as in
+//! weighted fair queueing: for each chunk some are drawn by chance, in proportion to their free
+//! space, and the one gets it that is next by its share. Equal targets so get the same number at
+//! any time, as with round-robin, but in ever new combinations.
+//!
+//! - **No herd.** The best target gets a higher share and not everything. What it got counts at
+//!   once ([`Load::ahead`](super::Load)), without a report. Writers that do not know of each other
+//!   do not all take the same target, either: it is in few of their draws.
+//! - **No flood, no starvation.** A share is between a quarter and four times that of an equal
+//!   target ([`MAX_SHARE`]), and a target cannot claim later what it missed.
+//! - **Stale reports** lose weight ([`super::score::Typical::inputs`]).
+//! - **Even space.** A share is multiplied with `exp(-evenness · lead)`, where the lead is how much
+//!   more of a target is used than of all together, relative to that. Mixed sizes fill by ratio,
+//!   since an equal share is one that is proportional to free space.
+//! - **Nearly full** targets, with less than a twentieth free, count as if they had a sixteenth of
+//!   their free space.
+
+use super::lottery::{Lottery, MAX_WEIGHT};
+use super::policies::mix;
+use super::policy::{Policy, TargetCandidate, View};
+use super::score::{Coefficients, Inputs, Parts, Typical};
+use crate::SetId;
+use serde::{Deserialize, Serialize};
+
+/// What can be set of adaptive placement.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tuning {
+    /// Of the scores.
+    pub coefficients: Coefficients,
+    /// Of how many targets drawn by chance one gets a chunk.
+    pub draws: u16,
+    /// How much a score that is better than the mean is worth: a share is the ratio of both to this
+    /// power. The scores of equation 5 are close together, and the paper only compares them.
+    pub sharpness: f64,
+    /// How much even space counts beside the load. With 32, a target that has 2.2 % more than the
+    /// mean has its share halved, and equal targets stay within 5 % whatever their scores are. That
+    /// also means that in the long run equal targets of unequal speed get equal parts, and only
+    /// take turns by speed. With 0 only the score counts, and space follows speed.
+    pub evenness: f64,
+    /// The length that a chunk grows to. Differences of a few chunks are no lead.
+    pub chunk_bytes: u64,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self { coefficients: Coefficients::default(), draws: 8, sharpness: 8.0, evenness: 32.0, chunk_bytes: 64 << 20 }
+    }
+}
+
+/// No share is higher, compared with that of an equal target, and none is lower than one by this.
+pub const MAX_SHARE: f64 = 4.0;
+
+/// A target may be so many chunks behind its share; what it missed before that is forgotten.
+pub(super) const MOST_BEHIND: f64 = 2.0;
+
+/// A lead over so many chunks counts in full.
+const LEAD_CHUNKS: u64 = 16;
+
+/// The bytes of all targets that can be chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Space {
+    /// That are used.
+    pub used: u128,
+    /// That there are.
+    pub total: u128,
+}
+
+impl Space {
+    pub fn of(free: u64, total: u64) -> Self {
+        Self { used: total.saturating_sub(free).into(), total: total.into() }
+    }
+
+    pub fn sum(of: impl Iterator<Item = Self>) -> Self {
+        of.fold(Self::default(), |sum, space| Self { used: sum.used + space.used, total: sum.total + space.total })
+    }
+}
+
+/// All targets together, with which each is compared.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Whole {
+    typical: Typical,
+    space: Space,
+    mean_score: f64,
+}
+
+impl Whole {
+    pub fn of(targets: &[TargetCandidate], tuning: &Tuning) -> Self {
+        let typical = Typical::of(targets.iter().filter_map(|target| target.load));
+        let space = Space::sum(targets.iter().map(|target| Space::of(target.free, target.total)));
+        let score = |target: &TargetCandidate| {
+            tuning.coefficients.score(&typical.inputs(target.load, target.free, target.total))
+        };
+        let mean_score = targets.iter().map(score).sum::<f64>() / targets.len().max(1) as f64;
+        Self { typical, space, mean_score }
+    }
+
+    /// What follows for a target.
+    pub fn parts(&self, target: &TargetCandidate, tuning: &Tuning) -> Parts {
+        let inputs: Inputs = self.typical.inputs(target.load, target.free, target.total);
+        let score = tuning.coefficients.score(&inputs);
+        let evenness = self.evenness(target, tuning);
+        let ratio = if self.mean_score > 0.0 { score / self.mean_score } else { 1.0 };
+        // Held within the bounds first, so that a lead of a few per cent outweighs any score.
+        let within = |share: f64| if share.is_nan() { 1.0 } else { share.clamp(1.0 / MAX_SHARE, MAX_SHARE) };
+        let share = within(within(ratio.powf(tuning.sharpness)) * evenness);
+        let ahead = target.load.map_or(0.0, |load| load.ahead);
+        Parts { inputs, score, evenness, share, ahead: if ahead.is_nan() { 0.0 } else { ahead.max(-MOST_BEHIND) } }
+    }
+
+    fn evenness(&self, target: &TargetCandidate, tuning: &Tuning) -> f64 {
+        if target.total == 0 || self.space.total == 0 {
+            return 1.0;
+        }
+        let even = self.space.used as f64 / self.space.total as f64 * target.total as f64;
+        let lead = target.total.saturating_sub(target.free) as f64 - even;
+        let counts_as_one = even.max(LEAD_CHUNKS.saturating_mul(tuning.chunk_bytes) as f64).max(1.0);
+        (-tuning.evenness * lead / counts_as_one).clamp(-20.0, 20.0).exp()
+    }
+}
+
+/// The time between two chunks of a target with this weight and this share.
+pub(super) fn stride(weight: u64, share: f64) -> f64 {
+    1.0 / (weight.max(1) as f64 * share)
+}
+
+/// When a target has its next chunk: who is first gets it.
+pub(super) fn turn_at(ahead: f64, stride: f64) -> f64 {
+    (ahead.max(-MOST_BEHIND) + 1.0) * stride
+}
+
+/// Chooses `count` members: of some that are drawn each time, the one whose turn is first. `room`
+/// is what a group may get; groups without room are closed already. The lottery is afterwards as it
+/// was before.
+pub(super) fn take_turns(
+    lottery: &mut Lottery,
+    (chance, draws): (u64, u16),
+    count: usize,
+    room: impl Fn(usize) -> usize,
+    turn: impl Fn(usize) -> f64,
+) -> Vec<usize> {
+    let mut chosen: Vec<(usize, u64)> = Vec::with_capacity(count);
+    let mut groups: Vec<(usize, usize)> = Vec::with_capacity(count);
+    for position in 0..count as u64 {
+        let drawn = (0..u64::from(draws.max(1))).filter_map(|draw| lottery.draw(mix(chance, position << 16 | draw)));
+        let timed = drawn.map(|member| (member, turn(member)));
+        // The one that was drawn first, of several whose turn it is.
+        let Some((member, _)) = timed.reduce(|best, next| if next.1 < best.1 { next } else { best }) else { break };
+        chosen.push((member, lottery.weight(member)));
+        lottery.set_weight(member, 0);
+        let group = lottery.group(member);
+        let place = groups.iter().position(|(known, _)| *known == group).unwrap_or_else(|| {
+            groups.push((group, 0));
+            groups.len() - 1
+        });
+        groups[place].1 += 1;
+        if groups[place].1 >= room(group) {
+            lottery.close(group, true);
+        }
+    }
+    chosen.iter().for_each(|&(member, weight)| lottery.set_weight(member, weight));
+    groups.iter().filter(|(group, count)| *count >= room(*group)).for_each(|(group, _)| lottery.close(*group, false));
+    chosen.into_iter().map(|(member, _)| member).collect()
+}
+
+/// What a target's chance to be drawn, and its share beside others with the same score, is
+/// proportional to: its free space, but a target of which less than a twentieth is free is left for
+/// when nothing else is.
+pub(super) fn weight(free: u64, total: u64) -> u64 {
+    let spare = free.saturating_sub(total / 20);
+    spare.max(free / 16).clamp(1, MAX_WEIGHT)
+}
+
+/// The number from which all draws for a set come.
+pub(super) fn chance_of(seed: u64, set: SetId) -> u64 {
+    mix(set.0 ^ seed, 0x5EED)
+}
+
+/// Shares by load, temperature and space.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Adaptive {
+    /// Another one gives other draws.
+    pub seed: u64,
+    /// The rest.
+    pub tuning: Tuning,
+}
+
+impl Policy for Adaptive {
+    fn rank(&self, view: &View<'_>, set: SetId, width: usize) -> Vec<usize> {
+        let whole = Whole::of(view.targets, &self.tuning);
+        let parts: Vec<Parts> = view.targets.iter().map(|target| whole.parts(target, &self.tuning)).collect();
+        let weight = |index: usize| weight(view.targets[index].free, view.targets[index].total);
+        let turn = |(index, parts): (usize, &Parts)| turn_at(parts.ahead, stride(weight(index), parts.share));
+        let turns: Vec<f64> = parts.iter().enumerate().map(turn).collect();
+        // Where nobody knows whose turn it is, chance alone follows the shares: else the largest
+        // share would win every draw.
+        let by_turns = parts.iter().any(|parts| parts.ahead != 0.0);
+        let chance = |index: usize| match by_turns {
+            true => weight(index),
+            false => ((weight(index) as f64 * parts[index].share) as u64).max(1),
+        };
+        // By number, so that the same targets in another order are drawn the same.
+        let mut members: Vec<usize> = (0..view.targets.len()).collect();
+        members.sort_unstable_by_key(|&index| view.targets[index].id);
+        let mut lottery = Lottery::new(&members.iter().map(|&index| view.domains[index]).collect::<Vec<_>>());
+        for (member, &index) in members.iter().enumerate() {
+            lottery.set_weight(member, chance(index));
+        }
+        // Groups are as many as the highest number says; a domain above that has no target.
+        let closed = view.domains.iter().filter(|&&domain| view.room[domain] == 0);
+        closed.for_each(|&group| lottery.close(group, true));
+        let draws = (chance_of(self.seed, set), if by_turns { self.tuning.draws } else { 1 });
+        let room = |group: usize| view.room[group];
+        let drawn = take_turns(&mut lottery, draws, width, room, |member| turns[members[member]]);
+        let mut ranked: Vec<usize> = drawn.into_iter().map(|member| members[member]).collect();
+        // The others, should the rule leave some out.
+        let mut is_drawn = vec![false; view.targets.len()];
+        ranked.iter().for_each(|&index| is_drawn[index] = true);
+        let mut rest: Vec<usize> = members.into_iter().filter(|&index| !is_drawn[index]).collect();
+        rest.sort_by(|&a, &b| turns[a].total_cmp(&turns[b]));
+        ranked.append(&mut rest);
+        ranked
+    }
+
+    fn scores(&self, view: &View<'_>) -> Option<Vec<Parts>> {
+        let whole = Whole::of(view.targets, &self.tuning);
+        Some(view.targets.iter().map(|target| whole.parts(target, &self.tuning)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TargetId;
+    use crate::membership::TargetState;
+    use crate::placement::{Rules, place};
+
+    /// Without memory between sets: chunks follow the free space, and no draw is always won by the
+    /// target with the most.
+    #[test]
+    fn without_turns_chance_follows_free_space() {
+        let target = |id: u16| TargetCandidate {
+            id: TargetId(id),
+            free: [1u64, 2, 4][usize::from(id % 3)] << 40,
+            total: [1u64, 2, 4][usize::from(id % 3)] << 40,
+            domain: None,
+            state: TargetState::Up,
+            load: None,
+        };
+        let targets: Vec<TargetCandidate> = (0..30).map(target).collect();
+        let rules = Rules { width: 1, spare: 1, domain_level: None, need: 1 };
+        let mut counts = [0; 3];
+        for set in (0..14_000).map(SetId) {
+            let id = place(&Adaptive::default(), &targets, &rules, set)[0].unwrap();
+            counts[usize::from(id.0 % 3)] += 1;
+        }
+        assert!((1850..2150).contains(&counts[0]) && (7800..8200).contains(&counts[2]), "{counts:?}");
+    }
+}
