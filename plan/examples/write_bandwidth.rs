@@ -3,9 +3,9 @@
 //! unbalanced case half of the clients write a second one. Prints the aggregate bandwidth by policy
 //! (figures 8 and 10) and how even the space is (figures 9 and 11).
 //!
-//! What the paper does not say is assumed: a disk writes 100 MB/s, less with many streams; the speed
-//! of a node changes by chance and slowly; a writer on a node takes a part of what the node could
-//! serve. A writer begins the next stripe when all blocks of the last one are stored.
+//! What the paper does not say is assumed: a disk writes 100 MB/s, less with many streams; the
+//! speed of a node changes by chance and slowly; a writer on a node takes a part of what the node
+//! could serve. A writer begins the next stripe when all blocks of the last one are stored.
 //!
 //! ```text
 //! cargo run --release -p plan --example write_bandwidth

@@ -60,7 +60,8 @@ pub struct CreateArguments {
     /// How many names of such a path make a domain [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     domain_level: Option<u8>,
-    /// How new data is placed: random (more where more is free) or round-robin
+    /// How new data is placed: random (more where more is free), round-robin, adaptive, crush or
+    /// prime
     #[arg(long, default_value_t, value_name = "POLICY")]
     placement: PolicyName,
     /// Who codes stripes where a mount does not say: client, server (the storage servers) or auto

@@ -87,7 +87,7 @@ enum Command {
     Placement {
         /// The volume
         volume: PathBuf,
-        /// random (more where more is free) or round-robin
+        /// random (more where more is free), round-robin, adaptive, crush or prime
         policy: PolicyName,
         /// How many names of a target's domain make a domain [default: all]
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]

@@ -14,8 +14,8 @@ use super::opening::inventory::{Owner, ask, take, take_all};
 use super::opening::lineage::Lineage;
 use super::opening::recover::{Chosen, Recovered, check, recover};
 use super::opening::resync::wanted;
-use super::options::{MirrorTarget, Options, Standing, Status, fenced};
-use super::shared::{Layers, Setup, Shared, Start, Tasks, closed, defect};
+use super::options::{MirrorTarget, Options, Standing, Status, closed, defect, fenced};
+use super::shared::{Layers, Setup, Shared, Start, Tasks};
 use super::snapshots::checkpointer;
 use crate::kv::{
     Batch, Committed, IndexState, Kv, KvError, Layered, MergeFn, Order, Pair, View, Visit, resolve, scan,

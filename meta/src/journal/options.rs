@@ -199,3 +199,13 @@ pub(super) fn unavailable(id: TargetId, error: &io::Error) -> KvError {
 pub(super) fn fenced(error: &io::Error) -> Option<KvError> {
     Refusal::fenced(error).map(|_| KvError::Fenced(error.to_string()))
 }
+
+/// The error after a panic in a caller's thread.
+pub(in crate::journal) fn defect() -> KvError {
+    KvError::Unavailable("a defect in a change of the metadata, please report it".into())
+}
+
+/// The error of a closed engine.
+pub(in crate::journal) fn closed() -> KvError {
+    KvError::Unavailable("the metadata is closed".into())
+}

@@ -6,7 +6,7 @@ use super::files::Files;
 use super::frame::{Epoch, Frame, Origin, RecordKind, VolumeId, put_edit};
 use super::local_wal::LocalWal;
 use super::opening::lineage::Lineage;
-use super::options::{Access, Granted, JournalLimits, MirrorTarget, Status};
+use super::options::{Access, Granted, JournalLimits, MirrorTarget, Status, closed, defect};
 use crate::kv::{Index, IndexState, KvError, Layer};
 use crate::ranks::{Changes, CheckpointTasks, CommitLog, MirrorChanges, MirrorFiles, MirrorStates};
 use plan::{TargetId, TxId};
@@ -595,14 +595,4 @@ impl Log {
             None => Ok(()),
         }
     }
-}
-
-/// The error after a panic in a caller's thread.
-pub(super) fn defect() -> KvError {
-    KvError::Unavailable("a defect in a change of the metadata, please report it".into())
-}
-
-/// The error of a closed engine.
-pub(super) fn closed() -> KvError {
-    KvError::Unavailable("the metadata is closed".into())
 }

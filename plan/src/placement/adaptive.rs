@@ -18,9 +18,10 @@
 //! - **Nearly full** targets, with less than a twentieth free, count as if they had a sixteenth of
 //!   their free space.
 
+use super::candidate::TargetCandidate;
 use super::lottery::{Lottery, MAX_WEIGHT};
 use super::policies::mix;
-use super::policy::{Policy, TargetCandidate, View};
+use super::policy::{Policy, View};
 use super::score::{Coefficients, Inputs, Parts, Typical};
 use crate::SetId;
 use serde::{Deserialize, Serialize};

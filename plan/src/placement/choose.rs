@@ -1,7 +1,8 @@
 //! The rules: what of a policy's order is taken.
 
+use super::candidate::TargetCandidate;
 use super::policies::mix;
-use super::policy::{Policy, TargetCandidate, View};
+use super::policy::{Policy, View};
 use crate::domain::Domain;
 use crate::membership::TargetState;
 use crate::{SetId, TargetId};

@@ -1,8 +1,9 @@
 //! Why a set goes where it goes: what each target's score is, and which rule or which better target
 //! it was passed over for.
 
+use super::candidate::TargetCandidate;
 use super::choose::{Outcome, Rules, choose, is_usable, turn_positions};
-use super::policy::{Policy, TargetCandidate, View};
+use super::policy::{Policy, View};
 use super::score::Parts;
 use crate::membership::TargetState;
 use crate::words::bytes;

@@ -11,6 +11,7 @@
 //! - [`explain()`] says why a set goes where it goes.
 
 mod adaptive;
+mod candidate;
 mod choose;
 mod crush;
 mod explain;
@@ -25,6 +26,7 @@ mod spread;
 pub mod temperature;
 
 pub use adaptive::{Adaptive, Tuning};
+pub use candidate::{Load, TargetCandidate};
 pub use choose::{Rules, place, place_more};
 pub use crush::Crush;
 pub use explain::{Explanation, Reason, Verdict, explain};
@@ -32,7 +34,7 @@ pub use name::{Placement, PolicyName};
 pub use placer::{Placer, Report};
 pub(crate) use policies::mix;
 pub use policies::{Random, RoundRobin};
-pub use policy::{Load, Policy, TargetCandidate, View};
+pub use policy::{Policy, View};
 pub use prime::{Prime, algorithm_1};
 pub use spread::{open_sets, place_beside};
 

@@ -9,7 +9,8 @@
 //! failure domains. It does not: it stays in the best sub-network as long as that has servers. Here
 //! the rule about domains sees to that.
 
-use super::policy::{Policy, TargetCandidate, View};
+use super::candidate::TargetCandidate;
+use super::policy::{Policy, View};
 use super::score::{Coefficients, Parts, Typical};
 use crate::{SetId, TargetId};
 use std::collections::BTreeMap;

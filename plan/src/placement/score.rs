@@ -8,7 +8,7 @@
 //! `t` becomes `t / (t + mean)`, which is 0 for a cold target, 1/2 for a usual one and near 1 for a
 //! hot one, so that one very hot target does not make all others look the same.
 
-use super::policy::{Load, TargetCandidate};
+use super::candidate::{Load, TargetCandidate};
 use serde::{Deserialize, Serialize};
 
 /// The weights of what goes into a score.

@@ -1,7 +1,8 @@
 //! Several sets at once: how many a writer needs so that all targets work for it and for those who
 //! read what it wrote, and where each goes beside the others.
 
-use super::policy::{Policy, TargetCandidate, View};
+use super::candidate::TargetCandidate;
+use super::policy::{Policy, View};
 use super::score::Parts;
 use super::{Rules, place};
 use crate::{SetId, TargetId};

@@ -3,8 +3,8 @@
 
 use super::super::frame::{Frame, HEAD_BYTES, RecordKind};
 use super::super::opening::recover::Chosen;
-use super::super::options::{MirrorTarget, is_full, unavailable};
-use super::super::shared::{Shared, closed};
+use super::super::options::{MirrorTarget, closed, is_full, unavailable};
+use super::super::shared::Shared;
 use super::answers::{Answer, Answers};
 use super::mirror::{Job, Mirror};
 use super::queue::MAX_HELD_BYTES;

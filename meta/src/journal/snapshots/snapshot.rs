@@ -3,8 +3,8 @@
 use super::super::files::same;
 use super::super::frame::{Epoch, Frame, RecordKind, VolumeId, put_pair};
 use super::super::mirrors::worker::{Job, Worker, all};
-use super::super::options::{MirrorTarget, is_full, unavailable};
-use super::super::shared::{Shared, closed};
+use super::super::options::{MirrorTarget, closed, is_full, unavailable};
+use super::super::shared::Shared;
 use super::purge::purge;
 use crate::kv::{KvError, Order, View};
 use plan::{TargetId, TxId};

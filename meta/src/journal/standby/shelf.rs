@@ -1,7 +1,7 @@
 //! The index of a follower. An opening in the same process takes it away at any time, also while
 //! the follower waits for a target that hangs.
 
-use super::super::shared::closed;
+use super::super::options::closed;
 use crate::kv::{Index, IndexState, KvError, Order, View, Visit};
 use std::fmt;
 use std::ops::Bound;

@@ -1,19 +1,20 @@
 //! [`Adaptive`] placement for clusters of any size: what is known of all targets
 //! is kept between sets, so that a set costs some draws and no look at every target.
 //!
-//! It places what the policy places for the same targets at the beginning of an interval. Reports come in at any time; an interval
-//! is the time between two reports of a target, and the caller says when one has passed.
+//! It places what the policy places for the same targets at the beginning of an interval. Reports
+//! come in at any time; an interval is the time between two reports of a target, and the caller
+//! says when one has passed.
 
 use crate::domain::Domain;
 use crate::membership::TargetState;
 use crate::placement::adaptive::{
     Adaptive, MOST_BEHIND, Tuning, Whole, chance_of, stride, take_turns, turn_at, weight,
 };
+use crate::placement::candidate::{Load, TargetCandidate};
 use crate::placement::choose::{Place, Rules, least_limit, place_of, turn_positions};
 use crate::placement::explain::{Explanation, explain};
 use crate::placement::lottery::Lottery;
 use crate::placement::policies::mix;
-use crate::placement::policy::{Load, TargetCandidate};
 use crate::{SetId, TargetId};
 use std::collections::HashMap;
 
@@ -226,8 +227,8 @@ impl Placer {
         *self.limit.get_or_insert_with(|| least_limit(usable_in, &vec![0; usable_in.len()], width, least))
     }
 
-    /// Chooses targets for the positions of a set, as [`place`](crate::placement::place) does, and counts what they
-    /// get.
+    /// Chooses targets for the positions of a set, as [`place`](crate::placement::place) does, and
+    /// counts what they get.
     pub fn place(&mut self, set: SetId) -> Vec<Option<TargetId>> {
         let limit = self.limit();
         let draws = (chance_of(self.policy.seed, set), self.policy.tuning.draws);

@@ -289,7 +289,8 @@ fn no_placement_violates_the_rules() {
             placer.handle_interval();
         }
         let usable = |target: &TargetCandidate| target.state == TargetState::Up && target.free >= CHUNK;
-        // What was placed counts until two reports have come: the placer sees no more than there is.
+        // What was placed counts until two reports have come: the placer sees no more than is
+        // there.
         let seen_in = placer.usable_in.clone();
         let seen: usize = seen_in.iter().sum();
         as_it_is += u64::from(seen == targets.iter().filter(|target| usable(target)).count());
