@@ -111,8 +111,9 @@ impl MetaServer {
     /// Another server has the volume, or is about to: from now on this one answers no request, and
     /// tells clients whom to ask. It ends no sessions.
     pub fn retire(&self, known: Whereabouts) {
-        self.stop();
+        // First, as requests that wait are answered when it stops.
         *self.retired.lock() = Some(known);
+        self.stop();
     }
 
     /// The volume of this server.

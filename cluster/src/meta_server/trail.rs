@@ -95,17 +95,15 @@ impl Walk {
         while !self.is_over() {
             // What it has of the journal stays as after an error: it is read again.
             let follow = || self.follow(directory, entrance);
-            let begun = Instant::now();
             let followed = places.stores().caught("following the holder", |line| tracing::error!("{line}"), follow);
             if let Err(why) = followed.unwrap_or_else(|| Err(fs::Error::Invalid("a defect".into())))
                 && !self.is_over()
             {
                 let now = Instant::now();
-                // What was followed for a while has not failed since.
-                let since = *failing.get_or_insert(now);
-                if begun.elapsed() > WARN_AFTER {
+                if entrance.progress.lock().0.applied.is_some() {
+                    // It followed until now.
                     failing = Some(now);
-                } else if now.duration_since(since) > WARN_AFTER
+                } else if now.duration_since(*failing.get_or_insert(now)) > WARN_AFTER
                     && let Some(line) = warnings.line(&format!("this standby cannot follow the holder: {why}"), now)
                 {
                     tracing::warn!("{line}");

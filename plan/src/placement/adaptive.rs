@@ -20,7 +20,7 @@
 
 use super::candidate::TargetCandidate;
 use super::lottery::{Lottery, MAX_WEIGHT};
-use super::policies::mix;
+use super::policies::{lot, mix};
 use super::policy::{Policy, View};
 use super::score::{Coefficients, Inputs, Parts, Typical};
 use crate::SetId;
@@ -220,7 +220,13 @@ impl Policy for Adaptive {
         let mut is_drawn = vec![false; view.targets.len()];
         ranked.iter().for_each(|&index| is_drawn[index] = true);
         let mut rest: Vec<usize> = members.into_iter().filter(|&index| !is_drawn[index]).collect();
-        rest.sort_by(|&a, &b| turns[a].total_cmp(&turns[b]));
+        // By chance where nobody knows whose turn it is: the callers would all take the same.
+        let id = |index: usize| u64::from(view.targets[index].id.0);
+        let order = |index: usize| match by_turns {
+            true => turns[index],
+            false => -lot(mix(draws.0, id(index)), chance(index)),
+        };
+        rest.sort_by(|&a, &b| order(a).total_cmp(&order(b)));
         ranked.append(&mut rest);
         ranked
     }

@@ -26,13 +26,19 @@ pub(crate) fn mix(a: u64, b: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// The lot of somebody with this well-mixed number: of several, the chance to have the highest is
+/// proportional to the weight (weighted rendezvous hashing).
+pub(super) fn lot(mixed: u64, weight: u64) -> f64 {
+    let uniform = (mixed as f64 + 0.5) / u64::MAX as f64;
+    // Below 1, or the logarithm were 0.
+    -(weight as f64) / uniform.min(1.0 - f64::EPSILON).ln()
+}
+
 impl Policy for Random {
     fn rank(&self, view: &View<'_>, set: SetId, _width: usize) -> Vec<usize> {
         let score = |index: usize| {
             let target = &view.targets[index];
-            let uniform = (mix(set.0 ^ self.seed, u64::from(target.id.0)) as f64 + 0.5) / u64::MAX as f64;
-            // Below 1, or the logarithm were 0.
-            -(target.free.max(1) as f64) / uniform.min(1.0 - f64::EPSILON).ln()
+            lot(mix(set.0 ^ self.seed, u64::from(target.id.0)), target.free.max(1))
         };
         let mut scored: Vec<(f64, usize)> = (0..view.targets.len()).map(|index| (score(index), index)).collect();
         let id = |index: usize| view.targets[index].id;

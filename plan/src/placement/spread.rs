@@ -84,7 +84,7 @@ const GOOD_PART: f64 = 0.85;
 mod tests {
     use super::*;
     use crate::membership::TargetState;
-    use crate::placement::Random;
+    use crate::placement::{Adaptive, Random};
 
     #[test]
     fn as_many_sets_as_keep_all_targets_busy() {
@@ -136,5 +136,24 @@ mod tests {
         let [counts, _] = chunks(&candidates(|id| if id < 4 { 2 << 40 } else { 1 << 40 }, 10), 35);
         let (large, small) = counts.split_at(4);
         assert!(large.iter().all(|&count| count >= 28) && small.iter().all(|&count| count <= 17), "{counts:?}");
+    }
+
+    /// Writers that know nothing of each other do not all turn to the emptiest target for their
+    /// second set.
+    #[test]
+    fn the_second_sets_of_many_writers_are_on_all_targets() {
+        let rules = Rules { width: 6, spare: 2, domain_level: None, need: 1 };
+        let targets = candidates(|id| (1 << 40) + (u64::from(id) << 30), 100);
+        for policy in [&Random { seed: 3 } as &dyn Policy, &Adaptive::default()] {
+            let mut counts = [0; 100];
+            for writer in 0..400 {
+                let mut beside = Vec::new();
+                for set in [2 * writer, 2 * writer + 1] {
+                    beside.push(place_beside(policy, &targets, &rules, SetId(set), 4, &beside));
+                }
+                beside.iter().flatten().flatten().for_each(|id| counts[usize::from(id.0)] += 1);
+            }
+            assert!(counts.iter().all(|count| (20..=80).contains(count)), "{counts:?}");
+        }
     }
 }

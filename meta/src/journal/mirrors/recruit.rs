@@ -52,6 +52,14 @@ fn gone(what: String) -> io::Error {
     io::Error::other(Gone(what))
 }
 
+fn named(file: TargetFile) -> String {
+    match file {
+        TargetFile::Journal { first } => format!("the journal from transaction {first} on"),
+        TargetFile::Snapshot { last } => format!("the snapshot up to transaction {last}"),
+        other => format!("{other:?}"),
+    }
+}
+
 /// Whether a copy failed because of its sources.
 pub(in crate::journal) fn is_gone(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|why| why.is::<Gone>())
@@ -156,7 +164,7 @@ impl RecruitState {
             _ => None,
         });
         let head = headed.min_by_key(|(here, _)| *here).map(|(_, head)| head);
-        let head = head.ok_or_else(|| gone(format!("no mirror has {file:?}")))?;
+        let head = head.ok_or_else(|| gone(format!("no mirror has {}", named(file))))?;
         let mut source = Source { copies: Vec::new(), end: 0, misses: Vec::new(), here: false, head };
         for (number, (place, files)) in all() {
             let Some(found) = of(files) else { continue };

@@ -75,7 +75,8 @@ impl RebuildOrder<'_> {
         }
         let positions: BTreeSet<Position> = self.wanted.iter().map(|&(position, _)| position).collect();
         if positions.len() != self.wanted.len() || positions.last().is_some_and(|last| last.index() >= blocks) {
-            return bad(format!("of {blocks} blocks those are wanted: {:?}", self.wanted));
+            let wanted: Vec<u16> = self.wanted.iter().map(|(position, _)| position.0).collect();
+            return bad(format!("of {blocks} blocks those are wanted: {wanted:?}"));
         }
         match self.stripes.iter().find(|&&(record, block)| !can_begin(record, block as usize)) {
             Some((record, block)) => bad(format!("no record with blocks of {block} bytes can begin at {record}")),
