@@ -101,9 +101,9 @@ fn what_is_no_volume_is_left_alone() {
     let fs = place.open().unwrap();
     let ino = make(&fs, "file");
     fs.write(ino, 0, &pattern(1, 1_000_000)).unwrap();
+    let status = fs.status().unwrap();
     fs.close_volume().unwrap();
     assert_eq!(allocated(&place.target(1)), before);
-    let status = fs.status().unwrap();
     assert!(status.targets[1].problem.as_ref().is_some_and(|why| why.contains("another volume")), "{status:#?}");
 }
 
