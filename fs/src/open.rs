@@ -358,10 +358,12 @@ impl FileSystem {
     /// Drops everything that is not committed, as if the process had died: for tests. Stripes that
     /// were queued for writing may still be written.
     pub fn abandon(&self) {
+        // First: a heartbeat on its way may hold what `die` waits for until it sees this.
+        let was_closed = self.closed.swap(true, Ordering::Relaxed);
         if let Some(client) = self.client() {
             client.die();
         }
-        if !self.closed.swap(true, Ordering::Relaxed) {
+        if !was_closed {
             self.background.stop();
         }
     }
