@@ -335,8 +335,8 @@ fn no_request_waits_for_a_client_at_a_server_that_gave_the_volume_away() {
     std::thread::spawn(move || sender.send(remote.open(file, 1)));
     assert!(ended.recv_timeout(Duration::from_millis(300)).is_err(), "it waits for the one that is silent");
     server.stop();
-    // It would wait for 20 seconds.
-    let done = ended.recv_timeout(Duration::from_secs(15)).expect("it waits");
+    // After 20 seconds it would go on without the silent one, and succeed.
+    let done = ended.recv_timeout(Duration::from_secs(60)).expect("it waits");
     assert!(matches!(done, Err(meta::Error::Unavailable(_))), "{done:?}");
 }
 

@@ -36,7 +36,7 @@
 //! client show the whole cost in either case.
 //!
 //! Each step that has a begin and an end in one thread is a `tracing` span, too, with the name of
-//! the step, at level DEBUG ([`WriteStep::span`]). Without a subscriber a span costs one load.
+//! the step, at level DEBUG ([`WriteStep::span`]). Without a subscriber nothing is recorded.
 
 mod carried;
 

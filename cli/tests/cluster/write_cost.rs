@@ -29,23 +29,24 @@ fn the_steps_of_records_are_measured_and_make_a_model() {
     let points = result["points"].as_array().unwrap();
     let ways: Vec<_> = points.iter().map(|point| point["way"].as_str().unwrap()).collect();
     assert_eq!(ways, ["inline", "inline", "inline", "stripe", "stripe", "stripe"]);
-    let mut of_wall = Vec::new();
     for point in points {
-        let round = &point["rounds"][0];
-        let step = |number: usize| round["counted"][number].as_f64().unwrap();
+        let step = |number: usize| point["rounds"][0]["counted"][number].as_f64().unwrap();
         // DT is of Masters, and what is not in a stripe is not coded.
         for (number, code) in ["CT", "MT", "DT", "MP", "PC", "DD", "SP"].iter().enumerate() {
             let none = number == 2 || point["way"] == "inline" && (3..=4).contains(&number);
             assert!(none || step(number) > 0.0, "{code}: {point}");
         }
-        let counted: f64 = (0..7).map(step).sum();
         assert!(step(2) == 0.0, "{point}");
-        of_wall.push(counted / round["wall"].as_f64().unwrap());
     }
-    // Nothing is counted twice. On a busy machine a probe between eight records may count less than
-    // it took.
-    of_wall.sort_by(f64::total_cmp);
-    assert!(of_wall[points.len() / 2] <= 1.0, "{of_wall:?} of {points:?}");
+    // Nothing is counted twice. A busy machine can stop a probe between its count and its clock, so
+    // all points of one run have to show it, not of each run.
+    let is_once = |point: &Value| {
+        let round = &point["rounds"][0];
+        let counted: f64 = (0..7).map(|step| round["counted"][step].as_f64().unwrap()).sum();
+        counted <= round["wall"].as_f64().unwrap()
+    };
+    let is_sound = |result: &Value| result["points"].as_array().unwrap().iter().all(is_once);
+    assert!(is_sound(&result) || (0..4).any(|_| is_sound(&bench(&["--json", "--force"]).json())), "{result}");
     assert!(bench(&[]).failed(1).contains("exists; give --force"));
     let text = String::from_utf8(bench(&["--force"]).good()).unwrap();
     assert!(text.contains("sum/wall") && text.contains("the metadata") && text.contains("1.0 MiB"), "{text}");

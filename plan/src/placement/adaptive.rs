@@ -4,7 +4,8 @@
 //! A score says which share of the new chunks a target gets. Targets take turns accordingly, as in
 //! weighted fair queueing: for each chunk some are drawn by chance, in proportion to their free
 //! space, and the one gets it that is next by its share. Equal targets so get the same number at
-//! any time, as with round-robin, but in ever new combinations.
+//! any time, as with round-robin, but in ever new combinations. Without any load, nobody knows
+//! whose turn it is: then chance alone follows the shares.
 //!
 //! - **No herd.** The best target gets a higher share and not everything. What it got counts at
 //!   once ([`Load::ahead`](super::Load)), without a report. Writers that do not know of each other
@@ -54,10 +55,10 @@ impl Default for Tuning {
 /// No share is higher, compared with that of an equal target, and none is lower than one by this.
 pub const MAX_SHARE: f64 = 4.0;
 
-/// A target may be so many chunks behind its share; what it missed before that is forgotten.
+/// The most chunks that a target may be behind its share; what it missed before that is forgotten.
 pub(super) const MOST_BEHIND: f64 = 2.0;
 
-/// A lead over so many chunks counts in full.
+/// A lead that is measured over this many chunks counts in full.
 const LEAD_CHUNKS: u64 = 16;
 
 /// The bytes of all targets that can be chosen.

@@ -1,6 +1,6 @@
 //! Algorithm 1 of paper 003 (ECFS), section IV.C, to compare with: the sub-network (L1) with the
-//! highest score, in it the server with the highest score that the stripe does not use yet; if
-//! there is none, the next sub-network.
+//! highest score, in it the server with the highest score that the stripe does not use yet. When
+//! the stripe uses all servers of a sub-network, the next sub-network follows.
 //!
 //! Two places of the paper are read as they must be meant. Line 7 takes the best server of the
 //! sub-network in each turn of the loop: the next best one. And line 13, the best server of all if

@@ -121,7 +121,7 @@ impl Typical {
     }
 }
 
-/// A load that is so many intervals old counts half.
+/// The age at which a load counts half, in intervals between reports.
 pub const STALE_INTERVALS: f64 = 4.0;
 
 /// The part of a target that is free: all of it, where its capacity is not known.

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// A small cluster needs no primes: the metadata server hears of each target itself.
 pub const SMALL_CLUSTER: usize = 128;
 
-/// Whether primes are of use among so many targets in so many cabinets.
+/// Whether primes are of use for this number of targets and cabinets.
 pub fn primes_are_of_use(targets: usize, cabinets: usize) -> bool {
     targets > SMALL_CLUSTER && cabinets > 1 && 2 * cabinets <= targets
 }

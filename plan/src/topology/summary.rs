@@ -10,7 +10,7 @@ use crate::placement::score::{Coefficients, Typical};
 use crate::placement::{Load, Placer, Report, TargetCandidate, algorithm_1};
 use std::collections::BTreeMap;
 
-/// A cabinet tells so many of its servers one by one. The paper's cabinets have 10 to 20.
+/// The number of servers that a cabinet reports one by one. The paper's cabinets have 10 to 20.
 pub const BEST_SERVERS: usize = 16;
 
 /// A server in a summary.

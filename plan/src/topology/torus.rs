@@ -177,7 +177,7 @@ pub struct Near<'a> {
 impl Policy for Near<'_> {
     fn rank(&self, view: &View<'_>, set: SetId, width: usize) -> Vec<usize> {
         let few = width.saturating_mul(self.of.max(1));
-        // The other policy is to choose so many, as if the set were wider.
+        // The other policy chooses this many, as if the set were wider.
         let mut ranked = self.policy.rank(view, set, few);
         let end = few.min(ranked.len());
         let hops = |index: &usize| self.places.hops(self.client, view.targets[*index].id).unwrap_or(u32::MAX);

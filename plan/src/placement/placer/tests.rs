@@ -179,7 +179,7 @@ fn what_was_missed_is_forgotten() {
     assert!((6..=8 + 5).contains(&counts[&7]), "{counts:?}");
 }
 
-/// What is used of each target after so many sets, where some are always busier.
+/// What is used of each target after a number of sets, where some are always busier.
 fn filled(targets: Vec<TargetCandidate>, sets: u64, idle: impl Fn(u16) -> f64) -> Vec<f64> {
     let mut free: Vec<u64> = targets.iter().map(|target| target.free).collect();
     let mut placer = placer(&targets, Tuning::default(), 11);
