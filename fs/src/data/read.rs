@@ -13,10 +13,6 @@ const MAX_ATTEMPTS: usize = 5;
 /// A read that takes this long and fails had targets that do not answer.
 const SLOW_READ: Duration = Duration::from_secs(1);
 
-/// The least and the most to read ahead, in bytes.
-const MIN_BYTES_AHEAD: usize = 16 << 20;
-const MAX_BYTES_AHEAD: usize = 64 << 20;
-
 /// What `lseek` looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seek {
@@ -34,12 +30,6 @@ impl FileSystem {
     /// When the file is removed, is not a regular file, or too much of its data is lost.
     pub fn read(&self, ino: Ino, offset: u64, into: &mut [u8]) -> Result<usize> {
         self.counts.reads.counted(|read| *read, || self.read_at(ino, offset, into))
-    }
-
-    /// How far to read ahead in a file that is read from front to back, in bytes: so many stripes
-    /// as keep all targets busy, each with a block.
-    pub fn read_ahead_bytes(&self) -> usize {
-        (self.store.stripes_wanted() * self.store.full_stripe()).clamp(MIN_BYTES_AHEAD, MAX_BYTES_AHEAD)
     }
 
     fn read_at(&self, ino: Ino, offset: u64, into: &mut [u8]) -> Result<usize> {
