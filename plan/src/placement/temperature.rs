@@ -146,7 +146,7 @@ mod tests {
         assert!(hot.of(A) < 21.0 * u64::MAX as f64);
     }
 
-    /// Tau after a number of intervals, in which what each of 32 targets has more than 100 is kept by
+    /// Tau after some intervals, in which what each of 32 targets has more than 100 is kept by
     /// a factor, the rest being new by chance.
     fn tuned(keeps: f64, intervals: usize, level: impl Fn(usize) -> f64) -> f64 {
         let mut random = fastrand::Rng::with_seed(3);
