@@ -110,15 +110,15 @@ pub fn calibrate_points(all: &[Measured]) -> Result<Calibration, String> {
 const PARITY: usize = 4;
 
 fn fits(points: &[Measured]) -> Result<([Fit; 7], BTreeMap<String, Fit>), String> {
-    let mut all: [Vec<(f64, f64)>; 7] = Default::default();
-    let mut parities: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    let mut all: [Vec<(f64, f64, f64)>; 7] = Default::default();
+    let mut parities: BTreeMap<String, Vec<(f64, f64, f64)>> = BTreeMap::new();
     for (run, point) in points {
         let setting = point.setting(run)?;
         // What the wire took is no constant of the machine.
         let wire = serial::steps(&Constants::default(), &setting).as_array();
         let steps = point.steps().as_array();
         for (step, size) in sizes(&setting).into_iter().enumerate() {
-            let seen = (size, (steps[step] - wire[step]).max(0.0));
+            let seen = (size, steps[step] - wire[step], steps[step]);
             all[step].push(seen);
             if step == PARITY {
                 parities.entry(family(&point.code).into()).or_default().push(seen);
@@ -127,9 +127,9 @@ fn fits(points: &[Measured]) -> Result<([Fit; 7], BTreeMap<String, Fit>), String
     }
     let families = match parities.len() {
         1 => BTreeMap::new(),
-        _ => parities.into_iter().map(|(name, points)| (name, fit::line(&points))).collect(),
+        _ => parities.into_iter().map(|(name, points)| (name, fit::line_of_parts(&points))).collect(),
     };
-    Ok((all.map(|points| fit::line(&points)), families))
+    Ok((all.map(|points| fit::line_of_parts(&points)), families))
 }
 
 impl Calibration {

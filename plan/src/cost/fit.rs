@@ -36,14 +36,22 @@ fn student(freedom: usize) -> f64 {
 /// thousand. With points of one size only, a time that does not depend on the size. No points give
 /// zero.
 pub fn line(points: &[(f64, f64)]) -> Fit {
+    let points: Vec<(f64, f64, f64)> = points.iter().map(|&(x, y)| (x, y, y)).collect();
+    line_of_parts(&points)
+}
+
+/// The same for times that are a part of what was measured: points of bytes, seconds, and the
+/// seconds that were measured. Errors are relative to those: what is left of 70 ms on the wire is
+/// known to a millisecond, and must not be taken for as exact as a millisecond without a wire.
+pub fn line_of_parts(points: &[(f64, f64, f64)]) -> Fit {
     let count = points.len();
-    let greatest = points.iter().map(|(_, y)| y.abs()).fold(0.0, f64::max);
+    let greatest = points.iter().map(|(_, _, whole)| whole.abs()).fold(0.0, f64::max);
     if greatest == 0.0 {
         return Fit { points: count, ..Fit::default() };
     }
     // A point of nearly no time must not outweigh all others.
-    let weight = |y: f64| y.abs().max(greatest / 1000.0).powi(-2);
-    let sum = |of: &dyn Fn(f64, f64) -> f64| points.iter().map(|&(x, y)| weight(y) * of(x, y)).sum::<f64>();
+    let weight = |whole: f64| whole.abs().max(greatest / 1000.0).powi(-2);
+    let sum = |of: &dyn Fn(f64, f64) -> f64| points.iter().map(|&(x, y, whole)| weight(whole) * of(x, y)).sum::<f64>();
     let all = sum(&|_, _| 1.0);
     let (x_mean, y_mean) = (sum(&|x, _| x) / all, sum(&|_, y| y) / all);
     let spread = sum(&|x, _| (x - x_mean).powi(2));
@@ -54,8 +62,8 @@ pub fn line(points: &[(f64, f64)]) -> Fit {
     let used = if flat { 1 } else { 2 };
     let freedom = count.saturating_sub(used);
     let within = |variance: f64| (freedom > 0).then(|| student(freedom) * (missed / freedom as f64 * variance).sqrt());
-    let counted = points.iter().filter(|(_, y)| *y != 0.0);
-    let relative: Vec<f64> = counted.map(|&(x, y)| (line.at(x) / y - 1.0).powi(2)).collect();
+    let counted = points.iter().filter(|(_, _, whole)| *whole != 0.0);
+    let relative: Vec<f64> = counted.map(|&(x, y, whole)| ((line.at(x) - y) / whole).powi(2)).collect();
     Fit {
         line,
         fixed_within: within(1.0 / all + if flat { 0.0 } else { x_mean.powi(2) / spread }),
@@ -97,6 +105,17 @@ mod tests {
         assert_eq!((same.line.per_byte, same.per_byte_within), (0.0, None));
         assert!(same.fixed_within.unwrap() > 0.0);
         assert_eq!(line(&[(1.0, 0.0), (2.0, 0.0)]).line, Line::default());
+    }
+
+    /// What is left of a long time on the wire is less sure than the same time without a wire.
+    #[test]
+    fn parts_of_long_times_weigh_less() {
+        let near_zero = [(1.0, 1.0, 1.0), (2.0, 2.0, 2.0), (3.0, 3.0, 3.0), (2.0, 0.1, 100.0), (3.0, -5.0, 150.0)];
+        let fit = line_of_parts(&near_zero);
+        assert!((fit.line.per_byte - 1.0).abs() < 0.02 && fit.line.fixed.abs() < 0.02, "{fit:?}");
+        // Alone they are the line.
+        let fit = line_of_parts(&near_zero[3..]);
+        assert!((fit.line.at(2.0) - 0.1).abs() < 1e-9, "{fit:?}");
     }
 
     /// Equal weights by equal times: the textbook's line. x 1, 2, 3; y 10, 10, 10 + a little.

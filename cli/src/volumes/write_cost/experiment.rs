@@ -111,9 +111,8 @@ struct Probe<'a> {
     written: File,
     /// What the mount counts for a clean fsync, a write into its memory, and a close.
     counted: [[f64; 7]; 3],
-    /// How long those took so far. The write is one with a close, if `embedded`.
-    took: [Duration; 3],
-    times: u32,
+    /// How long each of those took so far. The write is one with a close, if `embedded`.
+    took: [Vec<Duration>; 3],
 }
 
 impl<'a> Probe<'a> {
@@ -123,16 +122,8 @@ impl<'a> Probe<'a> {
         let clean = File::create(path.with_extension("clean")).map_err(failed)?;
         clean.sync_all().map_err(failed)?;
         let written = File::create(&path).map_err(failed)?;
-        let mut probe = Self {
-            record,
-            path,
-            embedded,
-            clean,
-            written,
-            counted: [[0.0; 7]; 3],
-            took: [Duration::ZERO; 3],
-            times: 0,
-        };
+        let mut probe =
+            Self { record, path, embedded, clean, written, counted: [[0.0; 7]; 3], took: Default::default() };
         let calls: [fn(&Self) -> std::io::Result<()>; 3] =
             [|probe| probe.clean.sync_all(), Self::write, |probe| probe.close(&probe.clean)];
         for (call, work) in calls.into_iter().enumerate() {
@@ -171,19 +162,19 @@ impl<'a> Probe<'a> {
         self.close(&self.clean).map_err(failed)?;
         let closed = begun.elapsed();
         for (took, new) in self.took.iter_mut().zip([synced, written - synced, closed - written]) {
-            *took += new;
+            took.push(new);
         }
-        self.times += 1;
         Ok(())
     }
 
     /// The kernel's part of a record in seconds, and what the mount counted for all probes.
     fn end(self) -> Result<(f64, [f64; 7]), Failure> {
-        let times = f64::from(self.times.max(1));
-        let [sync, write, close] = self.took.map(|took| took.as_secs_f64() / times);
+        let times = self.took[0].len() as f64;
+        // The median: a probe that waits for something in the background is no part of a record.
+        let [sync, write, close] = self.took.map(median);
         let [of_sync, of_write, _] = self.counted.map(|counted| counted.iter().sum::<f64>());
         let kernel = (sync - of_sync).max(0.0) + (write - close - of_write).max(0.0);
-        let all = |step: usize| self.counted.iter().map(|counted| counted[step]).sum::<f64>() * f64::from(self.times);
+        let all = |step: usize| self.counted.iter().map(|counted| counted[step]).sum::<f64>() * times;
         let counted = std::array::from_fn(all);
         drop((self.clean, self.written));
         for path in [self.path.with_extension("clean"), self.path.clone()] {
@@ -191,6 +182,12 @@ impl<'a> Probe<'a> {
         }
         Ok((kernel, counted))
     }
+}
+
+/// In seconds; 0 without any.
+fn median(mut all: Vec<Duration>) -> f64 {
+    all.sort_unstable();
+    all.get(all.len() / 2).map_or(0.0, Duration::as_secs_f64)
 }
 
 pub fn cannot(path: &Path, why: &std::io::Error) -> Failure {

@@ -106,6 +106,7 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
     arguments.check()?;
     let control = interrupt::control(false);
     let parent = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
+    std::fs::create_dir_all(&parent).map_err(|why| experiment::cannot(&parent, &why))?;
     let mut result = Measurement {
         kind: KIND.into(),
         version: VERSION,

@@ -16,6 +16,10 @@ const FRAME: u64 = 1514;
 const QUEUE: u64 = 16 << 20;
 /// Frames that are under way on a link with a latency.
 const DELAYED_FRAMES: u64 = 100_000;
+/// How a machine decides how fast it sends. Nothing is lost on these links, so reno, which every
+/// kernel has, sends what it has. BBR, a default on some machines, sends at the speed that it has
+/// seen, which is too slow for records that come one by one.
+const CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 /// The end of a link at a machine.
 const WIRE: &str = "wire";
 
@@ -83,6 +87,7 @@ pub fn build(run: u32, machines: usize) -> Vec<Step> {
             // Else all addresses that begin with 127 are this machine's.
             step(&format!("ip -n {namespace} address delete 127.0.0.1/8 dev lo")),
             Step::Set { namespace: namespace.clone(), file: "/proc/sys/net/ipv4/conf/wire/route_localnet", value: "1" },
+            Step::Set { namespace: namespace.clone(), file: CONGESTION, value: "reno" },
             step(&format!("ip -n {namespace} address add {address}/16 dev wire")),
             step(&format!("ip -n {namespace} link set wire up")),
         ]);
@@ -142,9 +147,9 @@ mod tests {
     #[test]
     fn two_machines() {
         let steps = shown(&build(7, 2));
-        assert_eq!(steps.len(), 3 + 2 * 8);
+        assert_eq!(steps.len(), 3 + 2 * 9);
         assert_eq!(
-            steps[..11],
+            steps[..12],
             [
                 "ip netns add weft-bench-7-hub",
                 "ip -n weft-bench-7-hub link add bridge type bridge",
@@ -155,6 +160,7 @@ mod tests {
                 "ip -n weft-bench-7-0 link set lo up",
                 "ip -n weft-bench-7-0 address delete 127.0.0.1/8 dev lo",
                 "weft-bench-7-0: /proc/sys/net/ipv4/conf/wire/route_localnet = 1",
+                "weft-bench-7-0: /proc/sys/net/ipv4/tcp_congestion_control = reno",
                 "ip -n weft-bench-7-0 address add 127.77.0.1/16 dev wire",
                 "ip -n weft-bench-7-0 link set wire up",
             ]
