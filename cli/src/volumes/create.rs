@@ -10,7 +10,7 @@ use fs::{Coding, Domain, Known, Placement, PolicyName, Remains, Voters};
 use plan::sizes;
 use serde_json::{Value, json};
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use volume::Shown;
 
@@ -22,6 +22,9 @@ use volume::Shown;
   # On storage servers; each was started with its --domain.
   weft volume create /srv/films --code rs:6+3 \\
       store://10.0.0.{1,2,3}:7701/disk{0,1,2}
+  # Two volumes of different codes share these disks.
+  weft volume create /srv/films --shared --code rs:4+2 /disk[1-6]
+  weft volume create /srv/mails --shared --code rs:2+2 /disk[1-6]
   # Two of the disks are in one shelf.
   weft volume create /srv/films --code rs:2+1 \\
       /shelf1/a /shelf1/b /shelf2/c \\
@@ -53,6 +56,9 @@ pub struct CreateArguments {
     /// Targets that must have a stripe before it is acknowledged: k to k+m [default: k+1]
     #[arg(long, value_name = "N")]
     durability: Option<usize>,
+    /// Share the disks with other volumes: each volume has a directory of its own on them
+    #[arg(long)]
+    shared: bool,
     /// The failure domain of a target, from the large to the small, such as rack1/host3 [default:
     /// what its store says; a domain of its own for a directory]
     #[arg(long = "domain", value_name = "DIR=PATH", value_parser = domain_of)]
@@ -77,15 +83,19 @@ fn domain_of(text: &str) -> Result<(PathBuf, Domain), String> {
 
 pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
     let code = unprotected::parse_if(&arguments.code, arguments.unsafe_no_parity)?;
-    let targets: Vec<PathBuf> = arguments.targets.iter().map(|target| new_target(target)).collect::<Result<_, _>>()?;
-    check(&arguments.targets)?;
-    if arguments.coding == Coding::Server {
-        coded_by_servers(&targets)?;
-    }
     let name = arguments.name.clone().unwrap_or_else(|| {
         let plain = std::path::absolute(&arguments.volume).unwrap_or_else(|_| arguments.volume.clone());
         plain.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
     });
+    let target = |given: &PathBuf| {
+        let whole = new_target(given)?;
+        if arguments.shared { part_of(&whole, &name) } else { Ok(whole) }
+    };
+    let targets: Vec<PathBuf> = arguments.targets.iter().map(target).collect::<Result<_, _>>()?;
+    check(if arguments.shared { &targets } else { &arguments.targets })?;
+    if arguments.coding == Coding::Server {
+        coded_by_servers(&targets)?;
+    }
     fs::Create {
         name: name.clone(),
         code: code.spec().to_string(),
@@ -96,7 +106,7 @@ pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
         domains: arguments
             .domains
             .iter()
-            .map(|(target, domain)| Ok((new_target(target)?, domain.clone())))
+            .map(|(given, domain)| Ok((target(given)?, domain.clone())))
             .collect::<Result<_, Failure>>()?,
         placement: Placement { policy: arguments.placement, domain_level: arguments.domain_level },
         places: places(),
@@ -126,6 +136,18 @@ pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
     };
     show::text(format_args!("Its metadata is {}{more}.", away(voters)))?;
     if code.spec().stores_zeroes() { show::text(unprotected::WORDS) } else { Ok(()) }
+}
+
+/// The part of a disk that is a volume's: `volumes/NAME` below a directory, and what a store calls
+/// `DISK:NAME`, which is the same.
+fn part_of(disk: &Path, name: &str) -> Result<PathBuf, Failure> {
+    if name.is_empty() || name.contains('/') || name == "." || name == ".." {
+        return Err(Failure::Usage(format!("{name:?} cannot name a directory on shared disks; give another --name")));
+    }
+    match StoreAddress::of(disk).transpose()? {
+        Some(store) => Ok(StoreAddress { target: format!("{}:{name}", store.target), ..store }.to_path()),
+        None => Ok(disk.join("volumes").join(name)),
+    }
 }
 
 /// How many targets may be away.

@@ -157,7 +157,7 @@ pub fn serve(arguments: &ServeArguments, identity: Option<&Path>, as_json: bool)
             let store = guarded(Store::open(&arguments.targets)?, identity, tolerance)?;
             let store = store.in_domain(arguments.domain.clone());
             let store = Arc::new(store);
-            let names: Vec<String> = store.names().map(str::to_owned).collect();
+            let names = store.names();
             let options = server_options(Role::STORE, identity)?;
             let listener = listen(arguments.listen, identity)?;
             let address = listener.local_addr().map_err(io)?;

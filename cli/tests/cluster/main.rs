@@ -25,6 +25,7 @@ mod promptly;
 #[path = "../commands/scratch.rs"]
 #[allow(dead_code, reason = "the other tests use the rest")]
 mod scratch;
+mod shared_disks;
 mod soak;
 mod starter;
 mod starting;

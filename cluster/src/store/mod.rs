@@ -15,6 +15,7 @@ mod service;
 mod simulated;
 #[cfg(test)]
 mod simulated_claims;
+mod slots;
 mod watch;
 
 pub use remote::{RemoteTarget, Stores, set_channels};

@@ -2,7 +2,8 @@
 //! latest answers: a disk that hangs delays no report.
 
 use super::counts::OPERATIONS;
-use super::service::{Store, TargetSlot};
+use super::service::Store;
+use super::slots::TargetSlot;
 use plan::report::{Report, TargetReport, Ticks};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -27,8 +28,8 @@ impl Store {
     /// The store's report. This call does not block.
     pub fn report(&self) -> Report {
         let load = self.counts.server.get().map(|load| load()).unwrap_or_default();
-        let target = |(name, place): (&String, &Arc<TargetSlot>)| TargetReport {
-            name: name.clone(),
+        let target = |(name, place): (String, Arc<TargetSlot>)| TargetReport {
+            name,
             space: place.looked.space(),
             accesses: place.looked.accesses(),
             queued: place.queued() as u32,
@@ -40,7 +41,7 @@ impl Store {
             sent_bytes: self.counts.sent.load(Ordering::Relaxed),
             connections: load.connections as u32,
             request_bytes: load.bytes,
-            targets: self.places.iter().map(target).collect(),
+            targets: self.slots.all().into_iter().map(target).collect(),
         }
     }
 
@@ -65,7 +66,7 @@ async fn look(store: Weak<Store>) {
     loop {
         {
             let Some(store) = store.upgrade() else { return };
-            for place in store.places.values() {
+            for (_, place) in store.slots.all() {
                 let Ok(target) = place.target() else { continue };
                 let looked = place.looked.clone();
                 // A target that hangs blocks one thread, never more.

@@ -1,32 +1,24 @@
 //! The storage server: answers requests to its targets. Each target has a limited number of
 //! operations at a time, so that a disk that hangs does not block the others.
 
-use super::append::{AppendLimits, Appending, Ledger};
-use super::claim::{Gate, decode_epoch, encode_refusal};
-use super::counts::{Counts, Looked};
+use super::claim::{decode_epoch, encode_refusal};
+use super::counts::Counts;
 use super::master::{self, Asked, DISTRIBUTE, Masters, REBUILD};
 use super::protocol::{
     FAILED, Operands, REFUSED, UNCLAIMED, change, encode, encode_done, encode_error, encode_presence, method, wanted,
 };
+use super::slots::{Slots, TargetSlot, volume_of};
 use crate::capability::{ClusterKey, FenceMessage, Guard, Refusal, Rights, Token, Wanted, now_ms};
-use crate::ranks::{Formatting, ServedTarget, ServedVolume};
-use crate::shares::Shares;
 use bytes::Bytes;
 use plan::Domain;
-use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, Semaphore};
-use volume::ranked::{self, Ranked};
-use volume::target::{Allocation, Disk, Durable, ReadAt, ReadPart, Target, TargetFile, Wait};
+use tokio::sync::Notify;
+use volume::target::{Allocation, Durable, ReadPart, Target, TargetFile, Wait};
 use wire::{Complaints, Payload, Reply, Request, Service};
 
-/// Maximum number of operations of a target at a time.
-const MAX_RUNNING_OPERATIONS: usize = 8;
-/// Maximum number of operations of a target that run or wait.
-const MAX_OPERATIONS: usize = 256;
 /// Longer operations, in bytes, run on another thread, so that their memory can be released while a
 /// disk hangs.
 const MAX_INLINE_BYTES: u64 = 2 << 20;
@@ -37,37 +29,9 @@ const MAX_READ: u64 = 16 << 20;
 /// little longer for an answer.
 const UNTIL_FENCE: Duration = Duration::from_secs(10);
 
-/// A directory that is a target or can become one.
-pub(super) struct TargetSlot {
-    path: PathBuf,
-    target: Ranked<Option<Arc<dyn Target>>, ServedTarget>,
-    /// Held while the directory becomes a target.
-    formatting: Ranked<(), Formatting>,
-    /// The volume that the target's label names.
-    volume: Ranked<Option<Of>, ServedVolume>,
-    /// What clients wrote to the target's chunks.
-    ledger: Arc<Ledger>,
-    /// Orders changes of the claim among the operations.
-    gate: Gate,
-    depth: Arc<Semaphore>,
-    /// Limits the operations that run or wait. The store refuses more, which tells the client that
-    /// the disk hangs.
-    queue: Shares,
-    pub(super) looked: Arc<Looked>,
-}
-
-/// The volume of a target.
-#[derive(Clone)]
-struct Of {
-    id: [u8; 16],
-    /// The volume's code as clients write it; None when this store does not know the code.
-    code: Option<String>,
-    limits: AppendLimits,
-}
-
 /// A storage server for some directories.
 pub struct Store {
-    pub(super) places: BTreeMap<String, Arc<TargetSlot>>,
+    pub(super) slots: Slots,
     pub(super) counts: Counts,
     pub(super) masters: Masters,
     guard: Option<Guard>,
@@ -86,30 +50,12 @@ impl Store {
     /// # Errors
     /// When two directories have the same name, or one is locked or cannot be used.
     pub fn open(directories: &[PathBuf]) -> fs::Result<Self> {
-        let mut places = BTreeMap::new();
-        for path in directories {
-            let path = std::path::absolute(path).map_err(|why| fs::Error::Invalid(why.to_string()))?;
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_string();
-            if name.is_empty() {
-                return Err(fs::Error::Invalid(format!("{} has no name to be called by", path.display())));
-            }
-            if !path.is_dir() {
-                return Err(fs::Error::NotFound(format!("{} is not a directory", path.display())));
-            }
-            // A directory that is not a target yet becomes one when a volume is created on it.
-            let target = if Disk::is_one(&path) { Some(open(&path)?) } else { None };
-            if places.insert(name.clone(), Arc::new(TargetSlot::new(path, target))).is_some() {
-                return Err(fs::Error::Invalid(format!(
-                    "two directories are called {name}; a store's targets need different names"
-                )));
-            }
-        }
-        Ok(Self::of(places))
+        Ok(Self::of(Slots::open(directories)?))
     }
 
-    fn of(places: BTreeMap<String, Arc<TargetSlot>>) -> Self {
+    fn of(slots: Slots) -> Self {
         Self {
-            places,
+            slots,
             counts: Counts::default(),
             masters: Masters::default(),
             guard: None,
@@ -123,8 +69,7 @@ impl Store {
     /// A store with a target that the caller has, on a machine with this boot number.
     #[cfg(test)]
     pub(super) fn on(name: &str, target: Arc<dyn Target>, start: u64) -> Self {
-        let place = TargetSlot::new(PathBuf::new(), Some(target));
-        Self { start, ..Self::of(BTreeMap::from([(name.into(), Arc::new(place))])) }
+        Self { start, ..Self::of(Slots::one(name, target)) }
     }
 
     /// Sets the failure domain that all targets of this store share.
@@ -142,7 +87,7 @@ impl Store {
 
     /// Whether none of the directories is a target yet.
     pub fn is_blank(&self) -> bool {
-        self.places.values().all(|place| place.target().is_err())
+        self.slots.all().iter().all(|(_, slot)| slot.target().is_err())
     }
 
     /// The failure domain of all targets of this store, if known.
@@ -151,79 +96,13 @@ impl Store {
     }
 
     /// The directory of a target.
-    pub fn path_of(&self, target: &str) -> Option<&Path> {
-        Some(&self.places.get(target)?.path)
+    pub fn path_of(&self, target: &str) -> Option<PathBuf> {
+        Some(self.slots.get(target)?.path().to_path_buf())
     }
 
     /// The names of the targets.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.places.keys().map(String::as_str)
-    }
-}
-
-/// Opens a target and locks it for this process.
-fn open(path: &Path) -> fs::Result<Arc<dyn Target>> {
-    fs::Directories.serve(path)
-}
-
-/// The volume that the label of a target names; None without a readable label.
-fn volume_of(target: &dyn Target) -> Option<Of> {
-    let label = fs::label::Label::read(target, "it").ok()??;
-    // Nothing can be appended with a code that this store does not know.
-    let code = ec::parse(&label.code).ok();
-    let blocks = code.as_ref().map_or(0, |code| code.shape().blocks());
-    let limits =
-        AppendLimits { chunk_bytes: label.chunk_bytes.into(), blocks: u16::try_from(blocks).unwrap_or(u16::MAX) };
-    Some(Of { id: label.id().ok()?, code: code.map(|code| code.spec().to_string()), limits })
-}
-
-impl TargetSlot {
-    fn new(path: PathBuf, target: Option<Arc<dyn Target>>) -> Self {
-        Self {
-            path,
-            volume: Ranked::new(target.as_deref().and_then(volume_of)),
-            target: Ranked::new(target),
-            formatting: Ranked::default(),
-            ledger: Arc::default(),
-            gate: Gate::default(),
-            depth: Arc::new(Semaphore::new(MAX_RUNNING_OPERATIONS)),
-            queue: Shares::new(MAX_OPERATIONS),
-            looked: Arc::default(),
-        }
-    }
-
-    fn volume(&self) -> ranked::Guard<'_, Option<Of>, ServedVolume> {
-        self.volume.lock()
-    }
-
-    /// The target as clients see it, which may only append, or as servers see it.
-    fn kept(&self, target: Arc<dyn Target>, for_client: bool) -> Arc<dyn Target> {
-        let none = AppendLimits { chunk_bytes: 0, blocks: 0 };
-        let limits = for_client.then(|| self.volume().as_ref().map_or(none, |of| of.limits));
-        Arc::new(Appending { target, ledger: self.ledger.clone(), limits })
-    }
-
-    /// Number of operations that run or wait.
-    pub(super) fn queued(&self) -> usize {
-        self.queue.taken()
-    }
-
-    pub(super) fn target(&self) -> io::Result<Arc<dyn Target>> {
-        let target = self.target.lock();
-        target.clone().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "it is not a target yet"))
-    }
-
-    fn format(&self) -> io::Result<()> {
-        let _one_at_a_time = self.formatting.lock();
-        let Ok(target) = self.target() else {
-            Disk::format(&self.path).map_err(io::Error::other)?;
-            let new = open(&self.path).map_err(io::Error::other)?;
-            *self.target.lock() = Some(new);
-            return Ok(());
-        };
-        let made = target.read_at(TargetFile::Label, 0, &mut [0]).is_ok();
-        // A formatted target without a label is left over from an interrupted attempt.
-        if made { Err(io::ErrorKind::AlreadyExists.into()) } else { Ok(()) }
+    pub fn names(&self) -> Vec<String> {
+        self.slots.all().into_iter().map(|(name, _)| name).collect()
     }
 }
 
@@ -316,7 +195,7 @@ impl Store {
     /// A target of this store for work on a volume. With a key, the target must belong to that
     /// volume, because a client may have rights on no other one.
     fn own(&self, target: &str, volume: [u8; 16], for_client: bool) -> Option<Arc<dyn Target>> {
-        let place = self.places.get(target)?;
+        let place = self.slots.get(target)?;
         if self.guard.is_none() {
             return place.target().ok();
         }
@@ -327,11 +206,11 @@ impl Store {
     /// Whether the chunk sets of a volume have this code, as far as this store knows. With a key it
     /// accepts only what a label of its own targets says.
     fn is_code_of(&self, code: &str, volume: [u8; 16]) -> bool {
-        let says = |place: &Arc<TargetSlot>| {
+        let says = |(_, place): (String, Arc<TargetSlot>)| {
             let of = place.volume();
             of.as_ref().filter(|of| of.id == volume).map(|of| of.code.as_deref() == Some(code))
         };
-        self.places.values().find_map(says).unwrap_or(self.guard.is_none())
+        self.slots.all().into_iter().find_map(says).unwrap_or(self.guard.is_none())
     }
 
     async fn answer(&self, request: Request) -> io::Result<Reply> {
@@ -372,10 +251,7 @@ impl Store {
         }
         let operands: Operands<'_> =
             postcard::from_bytes(&request.body).map_err(|_| bad("operands that cannot be read"))?;
-        let place = self.places.get(operands.target);
-        let place = place.ok_or_else(|| {
-            io::Error::new(io::ErrorKind::NotFound, format!("the store has no target {}", operands.target))
-        })?;
+        let place = self.slots.get_or_shared(operands.target)?;
         let (volume, wanted) = (place.volume().as_ref().map(|of| of.id), wanted(request.method, operands.file.into()));
         if let Some(refused) = self.refuses(&request, operands.token, wanted, volume).await {
             return Ok(refused);
@@ -387,12 +263,11 @@ impl Store {
             return Ok(Reply::ok(encode(&self.domain)));
         }
         place.looked.access(request.method);
-        let Some(_waiting) = place.queue.try_take(request.peer.name.as_deref()) else {
+        let Some(_waiting) = place.disk.queue.try_take(request.peer.name.as_deref()) else {
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, "too many operations wait for the target"));
         };
         if request.method == method::FORMAT {
-            place.format()?;
-            *place.volume() = None;
+            *self.slots.format(operands.target)?.volume() = None;
             return Ok(Reply::default());
         }
         let mut target = place.target()?;
@@ -409,7 +284,7 @@ impl Store {
         }
         // The operation holds this permit, not this future, which may be dropped while a disk
         // hangs.
-        let depth = place.depth.clone().acquire_owned().await.map_err(io::Error::other)?;
+        let depth = place.disk.depth.clone().acquire_owned().await.map_err(io::Error::other)?;
         let is_large = operands.wanted_bytes().max(request.payload.len() as u64) > MAX_INLINE_BYTES;
         let Request { method, body, payload, .. } = request;
         let place = place.clone();
