@@ -3,7 +3,7 @@
 
 use super::counts::OPERATIONS;
 use super::service::{Store, TargetSlot};
-use plan::report::{Report, TargetReport, Ticks};
+use plan::report::{Report, TargetReport, Ticks, Work};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -42,6 +42,13 @@ impl Store {
             request_bytes: load.bytes,
             targets: self.places.iter().map(target).collect(),
         }
+    }
+
+    /// What it tells beside its report.
+    pub fn work(&self) -> Work {
+        let (coded_stripes, coded_bytes) = self.masters.coded();
+        let waited = |place: &Arc<TargetSlot>| place.looked.waited().as_micros() as u64;
+        Work { coded_stripes, coded_bytes, waited: self.places.values().map(waited).collect() }
     }
 
     /// The counters of the operations, by name.

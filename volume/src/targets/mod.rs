@@ -17,6 +17,7 @@ pub use health::{Health, TargetHealth};
 pub use space::{Answer, ReportedSpace};
 
 use crate::counts::ReadCounts;
+use crate::meter::{Meter, Metered};
 use crate::set::Headers;
 use crate::steps::Steps;
 use crate::target::Target;
@@ -39,6 +40,7 @@ struct Entry {
     pool: pool::Pool,
     record: health::Record,
     space: space::SpaceReport,
+    meter: Arc<Meter>,
 }
 
 /// The targets of a volume, by number.
@@ -127,14 +129,19 @@ impl Targets {
     /// Adds a target, or replaces the one with this number. Its threads start with the first
     /// operation.
     pub fn add(&self, id: TargetId, target: Arc<dyn Target>) {
-        let (pool, record, space) = Default::default();
-        let entry = Arc::new(Entry { target, pool, record, space });
+        let (pool, record, space, meter) = Default::default();
+        let entry = Arc::new(Entry { target, pool, record, space, meter });
         unpoisoned(self.entries.write()).insert(id, entry);
     }
 
     /// Removes a target.
     pub fn remove(&self, id: TargetId) {
         unpoisoned(self.entries.write()).remove(&id);
+    }
+
+    /// What this process asked each target for, and how long that waited.
+    pub fn metered(&self) -> Vec<(TargetId, Metered)> {
+        self.entries().iter().map(|(&id, entry)| (id, entry.meter.counted())).collect()
     }
 
     /// The numbers of all targets.
