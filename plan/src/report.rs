@@ -169,7 +169,8 @@ mod tests {
 
     #[test]
     fn queues_are_means_or_what_is_there_now() {
-        let (earlier, mut later) = (report(10, 0, (0, 0), &[("a", 1), ("b", 1)]), report(12, 0, (0, 0), &[("b", 1), ("a", 1)]));
+        let (earlier, mut later) =
+            (report(10, 0, (0, 0), &[("a", 1), ("b", 1)]), report(12, 0, (0, 0), &[("b", 1), ("a", 1)]));
         later.targets.iter_mut().for_each(|target| target.queued = 7);
         let work = |waited: &[u64]| Work { waited: waited.into(), ..Work::default() };
         let queues = |before: &[u64], now: &[u64]| Work::queues((&later, &work(now)), (&earlier, &work(before)), 2.0);

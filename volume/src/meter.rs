@@ -17,6 +17,8 @@ struct State {
     waited: Duration,
     accesses: u64,
     read: Option<Duration>,
+    /// Reads that left the target out since the last one that did not.
+    left_out: u32,
 }
 
 /// What a meter has counted.
@@ -33,8 +35,13 @@ pub struct Metered {
 #[derive(Debug)]
 pub struct Metering(Arc<Meter>);
 
-/// The weight of the newest read: what one in eight says changes the usual time by an eighth.
+/// The weight of the newest read is one part in this many.
 const NEWEST: u32 = 8;
+/// The time of a read is counted for each begun piece of this many bytes, so that long reads and
+/// short ones can be compared.
+const PIECE_BYTES: usize = 64 << 10;
+/// One read in this many goes to a target that is left out: it may be faster by now.
+const TRIED_EACH: u32 = 16;
 
 impl State {
     fn change(&mut self, running: u32) {
@@ -64,15 +71,23 @@ impl Meter {
         Metered { accesses: state.accesses, waited: state.waited }
     }
 
-    /// A read ended that took so long.
-    pub(crate) fn note_read(&self, took: Duration) {
+    /// A read of this many bytes ended that took so long.
+    pub(crate) fn note_read(&self, bytes: usize, took: Duration) {
+        let took = took / (1 + bytes / PIECE_BYTES) as u32;
         let mut state = lock(&self.0);
         state.read = Some(state.read.map_or(took, |usual| usual - usual / NEWEST + took / NEWEST));
     }
 
-    /// How long a read usually takes, if there was one.
+    /// How long a read of a piece usually takes, if there was one.
     pub(crate) fn usual_read(&self) -> Option<Duration> {
         lock(&self.0).read
+    }
+
+    /// Whether a read may leave the target out: it must not for ever.
+    pub(crate) fn may_leave_out(&self) -> bool {
+        let mut state = lock(&self.0);
+        state.left_out = (state.left_out + 1) % TRIED_EACH;
+        state.left_out > 0
     }
 }
 

@@ -98,7 +98,11 @@ pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
             .iter()
             .map(|(target, domain)| Ok((new_target(target)?, domain.clone())))
             .collect::<Result<_, Failure>>()?,
-        placement: Placement { policy: arguments.placement, domain_level: arguments.domain_level },
+        placement: Placement {
+            policy: arguments.placement,
+            domain_level: arguments.domain_level,
+            ..Placement::default()
+        },
         places: places(),
     }
     .run(&arguments.volume)?;

@@ -5,7 +5,7 @@ use plan::report::{Load, Report, Work};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use volume::lock;
 
 /// The known state of a store.
@@ -19,6 +19,8 @@ pub struct Seen {
     pub load: Option<Load>,
     /// How many operations each of its targets had on average between the two.
     pub queues: Vec<f64>,
+    /// How long it took to report.
+    pub took: Duration,
     /// How many reports of it came so far.
     pub number: u64,
     /// When the latest report arrived.
@@ -55,6 +57,7 @@ impl Reports {
             accesses: seen.report.targets[at].accesses,
             queue: seen.queues.get(at).copied().unwrap_or(0.0),
             seconds: load.seconds,
+            delay: seen.took.as_secs_f64(),
         })
     }
 
@@ -74,10 +77,10 @@ impl Reports {
     }
 
     /// Takes in what a store reported, or why it did not.
-    pub(super) fn reported(&self, server: &str, reported: Result<(Report, Work), String>) {
+    pub(super) fn reported(&self, server: &str, reported: Result<(Report, Work, Duration), String>) {
         let mut all = self.seen();
         match reported {
-            Ok((report, work)) => {
+            Ok((report, work, took)) => {
                 let before = all.get(server);
                 let number = before.map_or(0, |before| before.number) + 1;
                 let load = before.and_then(|before| Load::between(&before.report, &report));
@@ -87,7 +90,7 @@ impl Reports {
                     _ => ((&report, &work), 0.0),
                 };
                 let queues = Work::queues((&report, &work), earlier, seconds);
-                let seen = Seen { report, work, load, queues, number, when: Instant::now(), silent: None };
+                let seen = Seen { report, work, load, queues, took, number, when: Instant::now(), silent: None };
                 all.insert(server.into(), seen);
             }
             Err(why) => {
@@ -103,7 +106,8 @@ impl Reports {
 mod tests {
     use super::*;
     use plan::report::TargetReport;
-    use std::time::Duration;
+
+    const TOOK: Duration = Duration::from_millis(2);
 
     #[test]
     fn what_was_told_stays_known_while_a_store_is_silent() {
@@ -115,14 +119,14 @@ mod tests {
         };
         reports.reported("a", Err("no answer".into()));
         assert!(reports.all().is_empty());
-        reports.reported("a", Ok((reported(1, 100), Work::default())));
+        reports.reported("a", Ok((reported(1, 100), Work::default(), TOOK)));
         assert_eq!(reports.all()["a"].load, None);
-        reports.reported("a", Ok((reported(3, 700), Work::default())));
+        reports.reported("a", Ok((reported(3, 700), Work::default(), TOOK)));
         assert_eq!(reports.all()["a"].load.as_ref().unwrap().network_bytes_per_second, 300.0);
         reports.reported("a", Err("no answer".into()));
         let seen = &reports.all()["a"];
         assert_eq!((seen.report.received_bytes, seen.silent.as_deref()), (700, Some("no answer")));
-        reports.reported("a", Ok((reported(4, 700), Work::default())));
+        reports.reported("a", Ok((reported(4, 700), Work::default(), TOOK)));
         assert_eq!(reports.all()["a"].silent, None);
     }
 
@@ -135,17 +139,17 @@ mod tests {
             ..Report::default()
         };
         let work = |waited| Work { waited: vec![waited], ..Work::default() };
-        reports.reported("a", Ok((reported(1, 10), work(0))));
+        reports.reported("a", Ok((reported(1, 10), work(0), TOOK)));
         assert_eq!(reports.observed("a", "d"), None);
-        reports.reported("a", Ok((reported(3, 30), work(5_000_000))));
+        reports.reported("a", Ok((reported(3, 30), work(5_000_000), TOOK)));
         let observed =
-            Observed { number: 2, idle: 1.0, network: 0.0, accesses: 30, queue: 2.5, seconds: 2.0 };
+            Observed { number: 2, idle: 1.0, network: 0.0, accesses: 30, queue: 2.5, seconds: 2.0, delay: 0.002 };
         assert_eq!(reports.observed("a", "d"), Some(observed));
         assert_eq!((reports.observed("a", "e"), reports.observed("b", "d")), (None, None));
         // It was started anew, as a version that tells less.
-        reports.reported("a", Ok((reported(1, 5), Work::default())));
+        reports.reported("a", Ok((reported(1, 5), Work::default(), TOOK)));
         assert_eq!((reports.observed("a", "d"), &reports.all()["a"].queues[..]), (None, &[3.0][..]));
-        reports.reported("a", Ok((reported(2, 6), Work::default())));
+        reports.reported("a", Ok((reported(2, 6), Work::default(), TOOK)));
         assert_eq!(reports.observed("a", "d").unwrap().queue, 3.0);
     }
 }

@@ -17,7 +17,7 @@ use ::volume::ranked::{Ranked, RankedRw};
 use ec::Code;
 use meta::SetRecord;
 use plan::coding::Coding;
-use plan::placement::TargetCandidate;
+use plan::placement::{TargetCandidate, View};
 use plan::{Position, RecordOffset, SetId, Span, StripeSeq, TargetId};
 use session::port::Port;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -334,6 +334,14 @@ impl Store {
             () if sound.len() >= shape.k => sound,
             () => all,
         })
+    }
+
+    /// The score of each target that new chunks can go to, if the volume has scores.
+    pub fn scores(&self) -> BTreeMap<TargetId, f64> {
+        let (targets, topology) = (self.candidates(), self.topology());
+        let view = View { targets: &targets, domains: vec![0; targets.len()], room: vec![targets.len()] };
+        let scores = topology.policy().scores(&view).unwrap_or_default();
+        targets.iter().zip(scores).map(|(target, parts)| (target.id, parts.score)).collect()
     }
 
     /// The number of targets that a chunk set begun now would have blocks on, and the number that

@@ -9,9 +9,11 @@
 //! - **Idle** is the idle share of the server's processors, times what the queue of the target
 //!   leaves. The paper has processors only, which are the same for all stores of a machine, and
 //!   which a slow disk leaves idle: its accesses fall, it gets cold, and its score rises. Its queue
-//!   tells. With q operations waiting or running at a time and a mean of M over all targets (at
+//!   tells, and so does the time that the server takes to report, where its processors or its link
+//!   are the trouble: that is seen from outside. With q operations waiting or running at a time and a mean of M over all targets (at
 //!   least 1), M / (M + q) is left: 1/2 for the usual target of a busy cluster, 1 for one without
-//!   work; with M = 1 it is the idle share of a server with a queue of that length (M/M/1).
+//!   work; with M = 1 it is the idle share of a server with a queue of that length (M/M/1). Of the
+//!   times to report the same share is left, with a mean of at least 10 ms.
 
 use super::placer::{Placer, Report};
 use super::temperature::{Tau, Temperatures};
@@ -21,6 +23,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The bytes per second of the slowest network that anybody would build a cluster on.
 const LEAST_NETWORK: f64 = 125e6;
+/// Nobody is slow who reports within this time, in seconds.
+const LEAST_DELAY: f64 = 0.01;
 /// The weight of the newest queue. One interval says little of a target with few operations.
 const NEWEST: f64 = 0.5;
 
@@ -39,6 +43,8 @@ pub struct Observed {
     pub queue: f64,
     /// The time between this report and the one before, in seconds.
     pub seconds: f64,
+    /// How long the server took to report, in seconds; 0 where nobody was asked.
+    pub delay: f64,
 }
 
 /// How busy a target is, for people.
@@ -54,6 +60,8 @@ pub struct TargetLoad {
     pub network: f64,
     /// Accesses, of which older ones count less.
     pub temperature: f64,
+    /// How long its server takes to report, in seconds.
+    pub delay: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -100,13 +108,15 @@ impl Observer {
             let before = self.known.get(id);
             // A counter that falls begins anew. The first report says nothing of an interval.
             let more = before.map(|known| observed.accesses.checked_sub(known.accesses).unwrap_or(observed.accesses));
-            let old = before.map_or(observed.queue, |known| known.load.queue);
+            let old = before.map_or((observed.queue, observed.delay), |known| (known.load.queue, known.load.delay));
+            let mean = |old: f64, new: f64| amount(old) + NEWEST * (amount(new) - amount(old));
             if observed.network.is_finite() {
                 self.fastest = self.fastest.max(observed.network);
             }
             let load = TargetLoad {
                 accesses_per_second: per_second(more.unwrap_or(0), observed.seconds),
-                queue: amount(old) + NEWEST * (amount(observed.queue) - amount(old)),
+                queue: mean(old.0, observed.queue),
+                delay: mean(old.1, observed.delay),
                 idle: observed.idle,
                 network: observed.network / self.fastest,
                 temperature: 0.0,
@@ -120,14 +130,16 @@ impl Observer {
             placer.handle_interval();
             self.reported.clear();
         }
-        let usual = self.known.values().map(|known| known.load.queue).sum::<f64>() / self.known.len().max(1) as f64;
+        let mean = |of: fn(&TargetLoad) -> f64| {
+            self.known.values().map(|known| of(&known.load)).sum::<f64>() / self.known.len().max(1) as f64
+        };
+        let (queue, delay) = (mean(|load| load.queue).max(1.0), mean(|load| load.delay).max(LEAST_DELAY));
         for (id, _) in &new {
             self.reported.insert(*id);
             let Some(Known { load, .. }) = self.known.get_mut(id) else { continue };
             load.temperature = self.temperatures.of(*id);
-            let idle = load.idle * left(load.queue, usual);
-            let report =
-                Report { idle, network: load.network, temperature: load.temperature, free: 0, total: 0 };
+            let idle = load.idle * left(load.queue, queue) * left(load.delay, delay);
+            let report = Report { idle, network: load.network, temperature: load.temperature, free: 0, total: 0 };
             placer.handle_load(*id, &report);
         }
     }
@@ -150,9 +162,8 @@ impl Observer {
     }
 }
 
-/// The share of a target's time that its queue leaves.
+/// The share of a target's time that its queue leaves, or that of a server's.
 fn left(queue: f64, usual: f64) -> f64 {
-    let usual = usual.max(1.0);
     usual / (usual + queue)
 }
 
@@ -191,7 +202,7 @@ mod tests {
     fn two_slow(number: u64) -> Vec<(TargetId, Observed)> {
         let observed = |id: u16| {
             let (queue, speed) = if id < 2 { (6.0, 10) } else { (0.3, 40) };
-            Observed { number, idle: 0.9, network: 1e6, accesses: number * speed, queue, seconds: 1.0 }
+            Observed { number, idle: 0.9, network: 1e6, accesses: number * speed, queue, seconds: 1.0, delay: 0.001 }
         };
         (0..8).map(|id| (TargetId(id), observed(id))).collect()
     }
@@ -240,6 +251,27 @@ mod tests {
         }
         let ages: Vec<f64> = placer.candidates().iter().map(|target| target.load.unwrap().age).collect();
         assert!(ages[0] >= 7.0 && ages[1..].iter().all(|age| *age == 0.0), "{ages:?}");
+    }
+
+    /// One that is stopped most of the time has nothing to do, as far as it can see.
+    #[test]
+    fn who_reports_late_has_a_lower_score() {
+        let (mut observer, mut placer) = (Observer::new(Tau::Tuned), placer(8));
+        for number in 1..6 {
+            let seen = (0..8).map(|id| {
+                let delay = if id == 3 { 0.08 } else { 0.003 };
+                (
+                    TargetId(id),
+                    Observed { number, idle: 0.9, accesses: 10 * number, seconds: 1.0, delay, ..Observed::default() },
+                )
+            });
+            observer.handle(&seen.collect::<Vec<_>>(), &mut placer);
+        }
+        let counts = (0..200).map(crate::SetId).fold([0; 8], |mut counts, set| {
+            placer.place(set).into_iter().flatten().for_each(|id| counts[usize::from(id.0)] += 1);
+            counts
+        });
+        assert!(counts[3] * 2 < counts[4] && counts[3] > 10, "{counts:?}");
     }
 
     #[test]

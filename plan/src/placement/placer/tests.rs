@@ -137,7 +137,8 @@ fn what_others_placed_counts_as_if_the_placer_had() {
         let ids: Vec<TargetId> = one.place(set).into_iter().flatten().collect();
         other.handle_placed(&ids);
     }
-    let ahead = |placer: &Placer| placer.candidates().iter().map(|target| target.load.unwrap().ahead).collect::<Vec<_>>();
+    let ahead =
+        |placer: &Placer| placer.candidates().iter().map(|target| target.load.unwrap().ahead).collect::<Vec<_>>();
     let differ = ahead(&one).iter().zip(ahead(&other)).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
     assert!(differ < 1e-6, "{differ}");
 }
