@@ -58,6 +58,8 @@ impl Masters {
     /// A Master took so long for a stripe of this many bytes, done or not.
     pub fn took(&mut self, id: TargetId, bytes: usize, took: Duration) {
         let now = took.as_secs_f64() / cost(bytes);
+        // More makes no difference, and is forgotten later.
+        let now = self.usual_pace().map_or(now, |usual| now.min(2.0 * MAX_FACTOR * usual));
         let known = self.known.entry(id).or_default();
         known.pace = Some(known.pace.map_or(now, |pace| pace + NEWEST * (now - pace)));
     }

@@ -7,12 +7,12 @@
 use super::block_state::BlockState;
 use super::headers::Key;
 use super::layout::SetLayout;
+use super::overloaded::overloaded;
 use crate::format::{GRANULE_BYTES, StripeHeader};
 use crate::target::{ReadAt, ReadPart, Target, TargetFile, Wait, read_to_vec};
 use crate::targets::{Batch, Targets};
 use crate::{Error, Result};
 use gf::checksum::crc64;
-use plan::late::{OVERLOADED_BY, is_overloaded};
 use plan::stripe::Part;
 use plan::{Position, RecordOffset, Span, StripeSeq, TargetId};
 use std::collections::BTreeMap;
@@ -476,39 +476,6 @@ fn late(bad: &Bad) -> impl Iterator<Item = usize> {
     bad.iter().filter(|(_, why)| **why == BlockState::Late).map(|(&position, _)| position)
 }
 
-/// The blocks of these parts that are not asked for, as they take much longer than k others: their
-/// targets are overloaded. None where others are missing, and too few are left to decode.
-fn overloaded(targets: &Targets, layout: &SetLayout, parts: &[Part]) -> Bad {
-    let mut bad = Bad::new();
-    let is_suspect = |part: &Part| {
-        let usual = layout.places[part.block].and_then(|id| targets.usual_read(id));
-        usual.is_some_and(|usual| usual >= OVERLOADED_BY)
-    };
-    // Nearly always that is all there is to it.
-    if !parts.iter().any(is_suspect) || !layout.code.systematic() {
-        return bad;
-    }
-    let meters: Vec<_> = layout.places.iter().map(|id| targets.meter((*id)?)).collect();
-    let usual = |position: usize| meters[position].as_ref()?.usual_read();
-    let is_overloaded = |position: usize| {
-        let others = (0..meters.len()).filter(|&other| other != position).filter_map(usual);
-        usual(position).is_some_and(|own| is_overloaded(own, &mut others.collect::<Vec<_>>()))
-    };
-    let is_cool = |position: &usize| {
-        let sound = |id: TargetId| targets.error(id).is_none() && !targets.is_slow(id);
-        meters[*position].is_some() && layout.places[*position].is_some_and(sound) && !is_overloaded(*position)
-    };
-    let cool: Vec<usize> = (0..meters.len()).filter(is_cool).collect();
-    for position in parts.iter().map(|part| part.block).filter(|&position| is_overloaded(position)) {
-        let wanted: Vec<usize> = bad.keys().copied().chain([position]).collect();
-        let may_be = meters[position].as_ref().is_some_and(|meter| meter.may_leave_out());
-        if may_be && layout.code.repair(&wanted, &cool).is_ok() {
-            bad.insert(position, BlockState::Late);
-        }
-    }
-    bad
-}
-
 /// Whether one of the late targets has caught up, or does so soon.
 fn one_answers(targets: &Targets, layout: &SetLayout, bad: &Bad) -> bool {
     let begun = Instant::now();
@@ -551,7 +518,8 @@ pub fn read(targets: &Targets, layout: &SetLayout, span: Span, out: &mut [u8]) -
         if missing.is_empty() { Ok(()) } else { stripe.decode(&missing, bad, out) }
     };
     let begun = Instant::now();
-    let mut bad = overloaded(targets, layout, &parts);
+    let overloaded = overloaded(targets, layout, &parts).into_iter();
+    let mut bad: Bad = overloaded.map(|position| (position, BlockState::Late)).collect();
     let mut done = attempt(true, &mut bad);
     let too_late = |done: &Result<()>, bad: &Bad| done.is_err() && late(bad).next().is_some();
     // Too few other blocks are left. Some targets may have been late only for a moment; the read
