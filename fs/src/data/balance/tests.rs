@@ -41,7 +41,7 @@ impl Places for Servers {
 
 /// A volume on eight targets whose servers report.
 fn volume(code: &str, policy: PolicyName) -> (Arc<FileSystem>, Arc<Servers>, Lab) {
-    let (lab, servers) = (Lab::new(code, 8), Arc::new(Servers::default()));
+    let (lab, servers) = (Lab::at(code, 8, |number| format!("/disk{number}").into()), Arc::new(Servers::default()));
     let fs = lab.open_as(OpenOptions { places: servers.clone(), ..OpenOptions::default() });
     fs.set_placement(Placement { policy, ..Placement::default() }).unwrap();
     (fs, servers, lab)
