@@ -55,7 +55,7 @@ impl Masters {
         Some(position)
     }
 
-    /// A Master took so long for a stripe of this many bytes, done or not.
+    /// A Master took so long for a stripe of this many bytes, or was given up after it.
     pub fn took(&mut self, id: TargetId, bytes: usize, took: Duration) {
         let now = took.as_secs_f64() / cost(bytes);
         // More makes no difference, and is forgotten later.

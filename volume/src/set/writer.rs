@@ -379,7 +379,11 @@ impl SetWriter {
         let timeout = self.targets.master_timeout.current_within(MASTER_IS_LATE);
         let answer = WriteStep::Transfer.span().in_scope(|| master.distribute(&order, &addresses, timeout));
         let took = begun.elapsed();
-        self.targets.master_took(willing[position.index()]?, data.len(), took);
+        self.targets.master_timeout.record(took);
+        // One that refuses, or is not there, says so at once, and is not fast.
+        if answer.is_ok() || took > HANGING_AFTER {
+            self.targets.master_took(willing[position.index()]?, data.len(), took);
+        }
         let mut done = match answer {
             Ok(done) => done,
             Err(NoMaster::Silent(why)) if took > HANGING_AFTER => {

@@ -106,9 +106,8 @@ impl Targets {
         fixed.map(|(position, _)| position).or_else(|| lock(&self.masters).next(set, willing, bytes))
     }
 
-    /// A Master took so long for a stripe of this many bytes, done or not.
+    /// A Master took so long for a stripe of this many bytes, or was given up after it.
     pub(crate) fn master_took(&self, id: TargetId, bytes: usize, took: Duration) {
-        self.master_timeout.record(took);
         lock(&self.masters).took(id, bytes, took);
     }
 
