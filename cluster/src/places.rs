@@ -5,6 +5,7 @@ use crate::capability::Credentials;
 use crate::store::{RemoteTarget, Stores};
 use fs::{Directories, Error, Places, Result};
 use plan::Domain;
+use plan::placement::Observed;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use volume::target::Target;
@@ -59,6 +60,11 @@ impl Places for ClusterPlaces {
     fn domain(&self, place: &Path) -> Result<Option<Domain>> {
         let Some(remote) = self.remote(place)? else { return Directories.domain(place) };
         remote.domain().map_err(|why| failed(place, "ask", &why))
+    }
+
+    fn load(&self, place: &Path) -> Option<Observed> {
+        let address = StoreAddress::of(place)?.ok()?;
+        self.stores.reports.observed(&address.server, &address.target)
     }
 
     fn full(&self, place: &Path) -> Result<PathBuf> {

@@ -20,8 +20,13 @@ pub(crate) struct Lab {
 
 impl Lab {
     pub fn new(code: &str, targets: usize) -> Self {
+        Self::at(code, targets, |_| PathBuf::new())
+    }
+
+    /// The same; the label names these places of the targets.
+    pub fn at(code: &str, targets: usize, path: impl Fn(usize) -> PathBuf) -> Self {
         let shape = ec::parse(code).unwrap().shape();
-        let member = |number: usize| Member::new(TargetId(number as u16), PathBuf::new());
+        let member = |number: usize| Member::new(TargetId(number as u16), path(number));
         let members = (0..targets).map(member).collect();
         let label = Label::new([7; 16], "test", code, 6 << 20, shape.k, members);
         let lab = Self { label, disks: (0..targets).map(|_| Arc::new(Memory::default())).collect() };
@@ -48,7 +53,7 @@ impl Lab {
         self.open_as(OpenOptions::default())
     }
 
-    fn open_as(&self, options: OpenOptions) -> Arc<FileSystem> {
+    pub fn open_as(&self, options: OpenOptions) -> Arc<FileSystem> {
         FileSystem::open_on(self.label.clone(), self.places(), Box::new(MemoryIndex::default()), options).unwrap()
     }
 

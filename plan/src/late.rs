@@ -24,6 +24,19 @@ pub fn straggler_timeout(took: &[Duration], least: usize, wanted: usize, deadlin
     straggler_timeout.min(deadline)
 }
 
+/// A target is overloaded if its reads usually take this many times as long as those of the others,
+const OVERLOADED_FACTOR: u32 = 8;
+/// and this much longer. Whose reads take less is not. To make a block of k others costs k reads, which must be worth it.
+pub const OVERLOADED_BY: Duration = Duration::from_millis(20);
+
+/// Whether a target, whose reads usually take `own`, is so much slower than the `others` that it is
+/// faster to read k of them and to decode. False where too little is known.
+pub fn is_overloaded(own: Duration, others: &mut [Duration]) -> bool {
+    others.sort_unstable();
+    let Some(&usual) = others.get(others.len() / 2).filter(|_| others.len() > 1) else { return false };
+    own >= usual * OVERLOADED_FACTOR && own >= usual + OVERLOADED_BY
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,5 +61,17 @@ mod tests {
         assert_eq!(late(&[9000, 9000, 9000, 9000, 9000]), deadline);
         // Nothing waits any longer for the last one.
         assert_eq!(late(&[1, 2, 3, 4, 5, 900]), ms(1000));
+    }
+
+    #[test]
+    fn only_who_is_much_slower_than_the_others_is_overloaded() {
+        let ms = Duration::from_millis;
+        let is = |own, others: &[u64]| {
+            is_overloaded(ms(own), &mut others.iter().map(|&other| ms(other)).collect::<Vec<_>>())
+        };
+        assert!(is(60, &[2, 1, 3, 2]) && is(400, &[1, 50, 2, 50, 50]));
+        // Twice as slow, all of them slow, a moment of nothing, and nobody to compare with.
+        assert!(!is(4, &[2, 2, 2]) && !is(300, &[100, 50, 100]) && !is(8, &[0, 0, 0]));
+        assert!(!is(1000, &[]) && !is(1000, &[1]));
     }
 }

@@ -27,6 +27,19 @@ pub struct Report {
     pub targets: Vec<TargetReport>,
 }
 
+/// What a storage server tells of itself beside its [`Report`], in the same message behind it: one
+/// of before does not, and one that does not know it leaves it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Work {
+    /// Stripes that it coded as Master for clients.
+    pub coded_stripes: u64,
+    /// User data of these stripes, in bytes.
+    pub coded_bytes: u64,
+    /// For how long operations of each target waited and ran, all added up, in microseconds; in the
+    /// order of the report.
+    pub waited: Vec<u64>,
+}
+
 /// Time of processors, in a unit that does not matter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticks {
@@ -58,6 +71,24 @@ pub struct Load {
     pub network_bytes_per_second: f64,
     /// Reads and writes of each target, in the order of the later report.
     pub accesses: Vec<u64>,
+    /// The time that it is of, in seconds.
+    pub seconds: f64,
+}
+
+impl Work {
+    /// How many operations each target of the later report had on average, waiting and running,
+    /// with the report before it and the time between them (Little's law). A server that does not
+    /// tell says how many it has at the moment.
+    pub fn queues(later: (&Report, &Self), earlier: (&Report, &Self), seconds: f64) -> Vec<f64> {
+        let before: BTreeMap<&str, u64> =
+            earlier.0.targets.iter().map(|target| &target.name[..]).zip(earlier.1.waited.iter().copied()).collect();
+        let of = |(number, target): (usize, &TargetReport)| {
+            let now = later.1.waited.get(number).copied();
+            let waited = now.zip(before.get(&target.name[..])).and_then(|(now, before)| now.checked_sub(*before));
+            waited.filter(|_| seconds > 0.0).map_or(f64::from(target.queued), |waited| waited as f64 / 1e6 / seconds)
+        };
+        later.0.targets.iter().enumerate().map(of).collect()
+    }
 }
 
 impl Load {
@@ -76,6 +107,7 @@ impl Load {
             processor_idle: if all == 0 { 1.0 } else { (idle as f64 / all as f64).min(1.0) },
             network_bytes_per_second: (received as f64 + sent as f64) / time.as_secs_f64(),
             accesses: later.targets.iter().map(since).collect(),
+            seconds: time.as_secs_f64(),
         })
     }
 
@@ -133,6 +165,20 @@ mod tests {
         assert_eq!((load.all_accesses(), load.processor_idle), (u64::MAX, 1.0));
         let later = Report { uptime: Duration::MAX, ..odd(0) };
         assert_eq!(Load::between(&odd(7), &later).unwrap().accesses, [0, 0, 0]);
+    }
+
+    #[test]
+    fn queues_are_means_or_what_is_there_now() {
+        let (earlier, mut later) =
+            (report(10, 0, (0, 0), &[("a", 1), ("b", 1)]), report(12, 0, (0, 0), &[("b", 1), ("a", 1)]));
+        later.targets.iter_mut().for_each(|target| target.queued = 7);
+        let work = |waited: &[u64]| Work { waited: waited.into(), ..Work::default() };
+        let queues = |before: &[u64], now: &[u64]| Work::queues((&later, &work(now)), (&earlier, &work(before)), 2.0);
+        assert_eq!(queues(&[1_000_000, 0], &[500_000, 4_000_000]), [0.25, 1.5]);
+        // One of before, one that was started anew, and nonsense.
+        assert_eq!(queues(&[], &[]), [7.0, 7.0]);
+        assert_eq!(queues(&[5, 5], &[6, 4]), [5e-7, 7.0]);
+        assert_eq!(queues(&[5], &[6]), [7.0, 7.0]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod error;
 pub mod format;
 mod limit;
 pub mod machine;
+mod meter;
 mod mutex;
 pub mod object;
 mod open_files;
@@ -24,6 +25,7 @@ mod targets;
 pub use control::{Control, Progress};
 pub use error::{Error, Shown, shown};
 pub use limit::Limit;
+pub use meter::{Meter, Metered, Metering};
 pub use mutex::{lock, unpoisoned};
 pub use open_files::allow_many_open_files;
 pub use set::{

@@ -362,18 +362,34 @@ fn a_stripe_that_was_coded_twice_is_there_once() {
 #[test]
 fn a_master_that_hangs_is_waited_for_once_and_its_block_is_missing() {
     let lab = Lab::new("rs:4+2");
-    let (first, before) = (lab.master(), lab.append(Coder::Master, 50_000, 0));
+    let before = lab.append(Coder::Master, 50_000, 0);
     lab.behave(Manner::Hangs(Duration::from_millis(1100)));
+    let orders = lab.orders();
     let done = lab.append(Coder::Master, 50_000, 1);
+    let asked: Vec<usize> = (0..6).filter(|&number| lab.orders()[number] > orders[number]).collect();
+    let &[first] = &asked[..] else { panic!("one is asked, not {asked:?}") };
     assert_eq!((done.by, &done.missing), (Coder::Here, &vec![Position::at(first)]));
     lab.behave(Manner::Works);
     let after = lab.append(Coder::Master, 50_000, 2);
     assert_eq!((after.by, &after.missing), (Coder::Master, &vec![]), "the next one goes to another Master");
-    assert_eq!((lab.orders()[first], lab.orders().iter().sum::<usize>()), (2, 3));
+    assert_eq!((lab.orders()[first], lab.orders().iter().sum::<usize>()), (1, 3));
     assert_eq!(lab.writer.missing(), [Position::at(first)]);
     for (sequence, stripe) in [before, done, after].iter().enumerate() {
         lab.has(stripe, 50_000, sequence as u64);
     }
+}
+
+/// All files of a client fill the same set: its stores take turns.
+#[test]
+fn stripes_of_one_set_are_coded_by_all_its_stores() {
+    let lab = Lab::new("rs:4+2");
+    for sequence in 0..60 {
+        assert_eq!(lab.append(Coder::Master, 5_000, sequence).by, Coder::Master);
+    }
+    let orders = lab.orders();
+    assert!(orders.iter().sum::<usize>() == 60 && orders.iter().all(|&orders| orders >= 2), "{orders:?}");
+    let most = *orders.iter().max().unwrap();
+    assert!(most <= 30, "{orders:?}");
 }
 
 #[test]

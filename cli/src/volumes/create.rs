@@ -108,7 +108,11 @@ pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
             .iter()
             .map(|(given, domain)| Ok((target(given)?, domain.clone())))
             .collect::<Result<_, Failure>>()?,
-        placement: Placement { policy: arguments.placement, domain_level: arguments.domain_level },
+        placement: Placement {
+            policy: arguments.placement,
+            domain_level: arguments.domain_level,
+            ..Placement::default()
+        },
         places: places(),
     }
     .run(&arguments.volume)?;

@@ -19,6 +19,7 @@ mod mount_directory;
 mod mounts;
 mod open;
 mod paths;
+pub mod placement;
 mod post;
 pub mod processes;
 pub mod remote;

@@ -1,11 +1,12 @@
 //! `weft target`: growing a volume, emptying a disk, replacing a dead one.
 
 use super::paths::resolve;
+use super::placement;
 use super::{new_target, open_own, plain, serves_others, verify};
 use crate::failure::Outcome;
 use crate::{interrupt, progress, show};
 use clap::{Args, Subcommand};
-use fs::{Domain, Placement, PolicyName};
+use fs::Domain;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -80,19 +81,7 @@ enum Command {
         /// A path from the large to the small, such as rack1/host3 [default: a domain of its own]
         domain: Option<Domain>,
     },
-    /// Set how new data is placed; what is there stays where it is
-    #[command(after_help = "Examples:
-  weft target placement /srv/films round-robin \\
-      --domain-level 1")]
-    Placement {
-        /// The volume
-        volume: PathBuf,
-        /// random (more where more is free), round-robin, adaptive, crush or prime
-        policy: PolicyName,
-        /// How many names of a target's domain make a domain [default: all]
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
-        domain_level: Option<u8>,
-    },
+    Placement(placement::Arguments),
 }
 
 impl Arguments {
@@ -103,8 +92,8 @@ impl Arguments {
             | Command::Drain { volume, .. }
             | Command::Undrain { volume, .. }
             | Command::Replace { volume, .. }
-            | Command::Domain { volume, .. }
-            | Command::Placement { volume, .. } => volume,
+            | Command::Domain { volume, .. } => volume,
+            Command::Placement(arguments) => &arguments.volume,
         }
     }
 }
@@ -128,7 +117,8 @@ fn known(volume: &Path, target: &Path) -> PathBuf {
 }
 
 pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
-    let volume = open_own(arguments.volume(), false)?;
+    let only_shows = matches!(&arguments.command, Command::Placement(placement) if !placement.changes());
+    let volume = open_own(arguments.volume(), only_shows)?;
     let control = interrupt::control(false);
     let begun = Instant::now();
     match &arguments.command {
@@ -177,16 +167,9 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
                 show::text(format_args!("{} is {what}; what is on it stays", Shown(target)))?;
             }
         }
-        Command::Placement { policy, domain_level, .. } => {
-            volume.set_placement(Placement { policy: *policy, domain_level: *domain_level })?;
-            if as_json {
-                show::json(&json!({ "placement": policy.to_string(), "domain_level": domain_level }))?;
-            } else {
-                show::text(format_args!("new data is placed by {policy}; what is there stays"))?;
-            }
-        }
+        Command::Placement(arguments) => placement::run(arguments, &volume, as_json)?,
     }
-    if !as_json {
+    if !as_json && !only_shows {
         // Blocks that were written while a target was missing are on no target yet.
         let waiting = volume.status()?.to_repair;
         if waiting > 0 {

@@ -11,7 +11,7 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 use volume::format::{CHUNK_HEADER_BYTES, StripeHeader};
 
 /// The chunk files on a disk: set, position, and the file.
@@ -24,7 +24,8 @@ pub fn chunks(disk: PathBuf) -> Vec<(SetId, usize, PathBuf)> {
     list(disk.join("chunks")).flat_map(list).filter_map(chunk).collect()
 }
 
-/// The store that is the Master of the set that was written to last. Store n has target n.
+/// A store that codes stripes of the set that was written to last: the first in its turns. Store n
+/// has target n.
 fn current_master(cluster: &Cluster) -> usize {
     let mut sets: BTreeMap<SetId, (SystemTime, Vec<Option<TargetId>>)> = BTreeMap::new();
     for store in 0..cluster.stores.len() {
@@ -148,6 +149,39 @@ fn the_stripes_are_as_long_and_the_master_is_the_one_that_the_mount_says() {
         assert!(longest == Some(64 << 10) && stripes.len() >= 90, "position {position}: {longest:?} {}", stripes.len());
         assert!(stripes.iter().all(|(_, block)| block.len() <= 20 << 10), "position {position}");
     }
+}
+
+/// Thirty files in a row fill the same chunk sets: all of their stores code.
+#[test]
+fn the_files_of_one_client_are_coded_by_several_stores() {
+    if !possible("the_files_of_one_client_are_coded_by_several_stores") {
+        return;
+    }
+    let cluster = Cluster::new("rs:4+2", 6);
+    let mount = cluster.mount_with("a", &["--coding", "server"]);
+    for number in 0..30 {
+        let mut file = File::create(mount.at(format!("f{number}"))).unwrap();
+        file.write_all(&noise(300_000)).unwrap();
+        file.sync_all().unwrap();
+    }
+    mount.unmount();
+    // The stores report once a second.
+    let begun = Instant::now();
+    let coded = loop {
+        let stores = cluster.on(&["status", "--json"]).json()["stores"].clone();
+        let coded: Vec<u64> =
+            stores.as_array().unwrap().iter().map(|store| store["coded_stripes"].as_u64().unwrap()).collect();
+        if coded.iter().sum::<u64>() >= 30 {
+            assert!(stores.as_array().unwrap().iter().any(|store| store["coded_bytes"].as_u64() > Some(300_000)));
+            break coded;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{coded:?}");
+        std::thread::sleep(Duration::from_millis(200));
+    };
+    eprintln!("stripes coded by each store: {coded:?}");
+    let most = *coded.iter().max().unwrap();
+    assert!(2 * most <= coded.iter().sum::<u64>() && coded.iter().all(|&stripes| stripes > 0), "{coded:?}");
+    cluster.is_healthy();
 }
 
 /// Writes with server coding while something happens to the Master of the moment; returns what was

@@ -173,6 +173,111 @@ fn chunks_that_are_deleted_under_running_stores_are_told_and_created_again() {
     assert!(run(weft().arg("cat").arg(cluster.at("file"))).good() == noise(3_000_000));
 }
 
+/// A store that is stopped most of the time: new chunk sets avoid it, and do not leave it out for
+/// good.
+#[test]
+fn new_sets_avoid_a_slow_store() {
+    const SLOW: usize = 2;
+    let cluster = Cluster::new("rs:2+1", 6);
+    let said = cluster.target("placement", &["adaptive", "--coefficients", "0.5,0.5,0.5,0.5", "--tau", "auto"]);
+    assert!(said.contains("adaptive, coefficients 0.5,0.5,0.5,0.5, tau auto"), "{said}");
+    assert!(cluster.target("placement", &[]).contains("adaptive"));
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::SeqCst) {
+                cluster.stores[SLOW].stop();
+                std::thread::sleep(Duration::from_millis(150));
+                cluster.stores[SLOW].go_on();
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        let checked = catch_unwind(AssertUnwindSafe(|| sets_avoid(&cluster, SLOW)));
+        stop.store(true, Ordering::SeqCst);
+        checked.unwrap();
+    });
+    cluster.heal();
+    cluster.is_healthy();
+}
+
+fn sets_avoid(cluster: &Cluster, slow: usize) {
+    // The metadata server hears of it by the reports.
+    let begun = Instant::now();
+    let numbers = |status: &Value, what: &str| -> Vec<f64> {
+        let targets = status["targets"].as_array().unwrap();
+        targets.iter().map(|target| target[what].as_f64().unwrap_or(0.0)).collect()
+    };
+    let of_others = |numbers: &[f64]| -> Vec<f64> {
+        numbers.iter().enumerate().filter(|(number, _)| *number != slow).map(|(_, value)| *value).collect()
+    };
+    loop {
+        let status = cluster.status();
+        let scores = numbers(&status, "score");
+        if of_others(&scores).iter().all(|other| scores[slow] > 0.0 && scores[slow] < 0.8 * other) {
+            assert!(status["targets"][slow]["load"]["delay"].as_f64().unwrap() > 0.0, "{status}");
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{scores:?}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    // Each copy is a client, and gets chunk sets of its own.
+    let file = cluster.scratch.file("file", 200_000);
+    let chunks = (0..80).find_map(|copy| {
+        run(weft().arg("cp").arg(&file).arg(cluster.at(&format!("f{copy}")))).good();
+        let chunks = numbers(&cluster.status(), "chunks");
+        let mean = of_others(&chunks).iter().sum::<f64>() / 5.0;
+        (mean >= 12.0 && chunks[slow] > 0.0).then_some((chunks, mean))
+    });
+    let (chunks, mean) = chunks.expect("the slow one gets something, too");
+    eprintln!("chunks by store, of which {slow} is slow: {chunks:?}");
+    assert!(chunks[slow] < 0.7 * mean, "{chunks:?}");
+    // Why, in words and for programs.
+    let next = run(weft().args(["target", "placement", &cluster.url(), "--explain", "next", "--json"])).json();
+    assert!(next["is_there"].is_null() && next["would_be"].as_array().unwrap().len() == 3, "{next}");
+    let targets = next["targets"].as_array().unwrap();
+    assert!(targets.len() == 6 && targets.iter().all(|target| target["score"]["score"].is_f64()), "{next}");
+    let before = (next["chunk_set"].as_u64().unwrap() - 1).to_string();
+    let said = cluster.target("placement", &["--explain", &before]);
+    assert!(said.contains("is on:") && said.contains("what its choice saw is not kept"), "{said}");
+    assert!(said.lines().any(|line| line.contains("disk2") && line.contains("score 0.")), "{said}");
+    let verbose = String::from_utf8(cluster.on(&["status", "-v"]).output).unwrap();
+    assert!(verbose.contains(" waiting, ") && verbose.contains(", score 0."), "{verbose}");
+}
+
+/// What a policy does not look at cannot be set, and numbers that mean nothing are refused.
+#[test]
+fn coefficients_are_kept_with_the_volume() {
+    let scratch = Scratch::new(3);
+    let volume = scratch.path.join("vol");
+    run(weft().arg("create").arg(&volume).args(["--code", "rs:2+1"]).args(&scratch.disks)).good();
+    let placement = |more: &[&str]| run(weft().args(["target", "placement"]).arg(&volume).args(more));
+    let label = || std::fs::read_to_string(volume.join("volume.json")).unwrap();
+    assert!(!label().contains("scoring"), "{}", label());
+    assert_eq!(String::from_utf8(placement(&[]).good()).unwrap(), "new data is placed by random\n");
+    for bad in [
+        &["random", "--tau", "0.5"][..],
+        &["adaptive", "--coefficients", "1,2,3"],
+        &["adaptive", "--tau", "1.5"],
+        &["adaptive", "--evenness=-1"],
+        &["--explain", "0"],
+        &["random", "--explain", "next"],
+        &["--tau", "0.5"],
+    ] {
+        assert_eq!(placement(bad).status, 2, "{bad:?}");
+    }
+    placement(&["adaptive", "--coefficients", "0.5,1,0,2", "--tau", "0.8", "--evenness", "0"]).good();
+    let said = placement(&["--json"]).json();
+    let scoring = serde_json::json!({
+        "coefficients": { "a": 0.5, "b": 1.0, "c": 0.0, "d": 2.0 }, "tau": 0.8, "evenness": 0.0
+    });
+    assert_eq!((&said["placement"], &said["scoring"]), (&"adaptive".into(), &scoring));
+    let said = String::from_utf8(placement(&["--explain", "next"]).good()).unwrap();
+    assert!(said.contains("is not placed yet") && said.contains("no load is known"), "{said}");
+    // Another policy, and nothing is said of scores any more.
+    placement(&["round-robin"]).good();
+    assert!(!label().contains("scoring"), "{}", label());
+}
+
 /// A warning names domains whose loss would lose data, however they came to be.
 #[test]
 fn too_few_domains_are_told_of() {

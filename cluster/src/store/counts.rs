@@ -3,8 +3,9 @@
 use super::master::{DISTRIBUTE, REBUILD};
 use super::protocol::method;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
+use volume::Meter;
 use volume::counts::Operation;
 use volume::lock;
 use volume::target::Target;
@@ -76,6 +77,8 @@ pub(super) struct Looked {
     space: Mutex<Option<(Instant, (u64, u64))>>,
     looking: AtomicBool,
     accesses: AtomicU64,
+    /// How long operations wait and run.
+    pub meter: Arc<Meter>,
 }
 
 impl Looked {
@@ -107,6 +110,11 @@ impl Looked {
     /// The number of operations that read or write.
     pub fn accesses(&self) -> u64 {
         self.accesses.load(Ordering::Relaxed)
+    }
+
+    /// For how long operations waited and ran, all added up.
+    pub fn waited(&self) -> Duration {
+        self.meter.counted().waited
     }
 
     /// The last answer, total and free bytes, if it is not too old.

@@ -4,7 +4,7 @@
 use super::counts::OPERATIONS;
 use super::service::Store;
 use super::slots::TargetSlot;
-use plan::report::{Report, TargetReport, Ticks};
+use plan::report::{Report, TargetReport, Ticks, Work};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -43,6 +43,13 @@ impl Store {
             request_bytes: load.bytes,
             targets: self.slots.all().into_iter().map(target).collect(),
         }
+    }
+
+    /// What it tells beside its report.
+    pub fn work(&self) -> Work {
+        let (coded_stripes, coded_bytes) = self.masters.coded();
+        let waited = |(_, place): (String, Arc<TargetSlot>)| place.looked.waited().as_micros() as u64;
+        Work { coded_stripes, coded_bytes, waited: self.slots.all().into_iter().map(waited).collect() }
     }
 
     /// The counters of the operations, by name.

@@ -1,10 +1,11 @@
 //! The latest reports of the stores that this process uses.
 
-use plan::report::{Load, Report};
+use plan::placement::Observed;
+use plan::report::{Load, Report, Work};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use volume::lock;
 
 /// The known state of a store.
@@ -12,8 +13,16 @@ use volume::lock;
 pub struct Seen {
     /// Its latest report.
     pub report: Report,
+    /// What it told beside its report; nothing, if it is one of before.
+    pub work: Work,
     /// Its load between that report and the one before.
     pub load: Option<Load>,
+    /// How many operations each of its targets had on average between the two.
+    pub queues: Vec<f64>,
+    /// How long it took to report.
+    pub took: Duration,
+    /// How many reports of it came so far.
+    pub number: u64,
     /// When the latest report arrived.
     pub when: Instant,
     /// Why the last request failed; None when it succeeded.
@@ -34,6 +43,24 @@ impl Reports {
         self.seen().clone()
     }
 
+    /// How busy a target of a store was between its last two reports; None as long as there are no
+    /// two.
+    pub fn observed(&self, server: &str, target: &str) -> Option<Observed> {
+        let all = self.seen();
+        let seen = all.get(server)?;
+        let load = seen.load.as_ref()?;
+        let at = seen.report.targets.iter().position(|reported| reported.name == target)?;
+        Some(Observed {
+            number: seen.number,
+            idle: load.processor_idle,
+            network: load.network_bytes_per_second,
+            accesses: seen.report.targets[at].accesses,
+            queue: seen.queues.get(at).copied().unwrap_or(0.0),
+            seconds: load.seconds,
+            delay: seen.took.as_secs_f64(),
+        })
+    }
+
     fn seen(&self) -> MutexGuard<'_, BTreeMap<String, Seen>> {
         lock(&self.seen)
     }
@@ -50,12 +77,21 @@ impl Reports {
     }
 
     /// Takes in what a store reported, or why it did not.
-    pub(super) fn reported(&self, server: &str, reported: Result<Report, String>) {
+    pub(super) fn reported(&self, server: &str, reported: Result<(Report, Work, Duration), String>) {
         let mut all = self.seen();
         match reported {
-            Ok(report) => {
-                let load = all.get(server).and_then(|before| Load::between(&before.report, &report));
-                all.insert(server.into(), Seen { report, load, when: Instant::now(), silent: None });
+            Ok((report, work, took)) => {
+                let before = all.get(server);
+                let number = before.map_or(0, |before| before.number) + 1;
+                let load = before.and_then(|before| Load::between(&before.report, &report));
+                // Without a time between them, the queue of this moment is all that is known.
+                let (earlier, seconds) = match (before, &load) {
+                    (Some(before), Some(load)) => ((&before.report, &before.work), load.seconds),
+                    _ => ((&report, &work), 0.0),
+                };
+                let queues = Work::queues((&report, &work), earlier, seconds);
+                let seen = Seen { report, work, load, queues, took, number, when: Instant::now(), silent: None };
+                all.insert(server.into(), seen);
             }
             Err(why) => {
                 if let Some(seen) = all.get_mut(server) {
@@ -69,7 +105,9 @@ impl Reports {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+    use plan::report::TargetReport;
+
+    const TOOK: Duration = Duration::from_millis(2);
 
     #[test]
     fn what_was_told_stays_known_while_a_store_is_silent() {
@@ -81,14 +119,37 @@ mod tests {
         };
         reports.reported("a", Err("no answer".into()));
         assert!(reports.all().is_empty());
-        reports.reported("a", Ok(reported(1, 100)));
+        reports.reported("a", Ok((reported(1, 100), Work::default(), TOOK)));
         assert_eq!(reports.all()["a"].load, None);
-        reports.reported("a", Ok(reported(3, 700)));
+        reports.reported("a", Ok((reported(3, 700), Work::default(), TOOK)));
         assert_eq!(reports.all()["a"].load.as_ref().unwrap().network_bytes_per_second, 300.0);
         reports.reported("a", Err("no answer".into()));
         let seen = &reports.all()["a"];
         assert_eq!((seen.report.received_bytes, seen.silent.as_deref()), (700, Some("no answer")));
-        reports.reported("a", Ok(reported(4, 700)));
+        reports.reported("a", Ok((reported(4, 700), Work::default(), TOOK)));
         assert_eq!(reports.all()["a"].silent, None);
+    }
+
+    #[test]
+    fn two_reports_tell_how_busy_a_target_was() {
+        let reports = Reports::default();
+        let reported = |seconds, accesses| Report {
+            uptime: Duration::from_secs(seconds),
+            targets: vec![TargetReport { name: "d".into(), accesses, queued: 3, ..TargetReport::default() }],
+            ..Report::default()
+        };
+        let work = |waited| Work { waited: vec![waited], ..Work::default() };
+        reports.reported("a", Ok((reported(1, 10), work(0), TOOK)));
+        assert_eq!(reports.observed("a", "d"), None);
+        reports.reported("a", Ok((reported(3, 30), work(5_000_000), TOOK)));
+        let observed =
+            Observed { number: 2, idle: 1.0, network: 0.0, accesses: 30, queue: 2.5, seconds: 2.0, delay: 0.002 };
+        assert_eq!(reports.observed("a", "d"), Some(observed));
+        assert_eq!((reports.observed("a", "e"), reports.observed("b", "d")), (None, None));
+        // It was started anew, as a version that tells less.
+        reports.reported("a", Ok((reported(1, 5), Work::default(), TOOK)));
+        assert_eq!((reports.observed("a", "d"), &reports.all()["a"].queues[..]), (None, &[3.0][..]));
+        reports.reported("a", Ok((reported(2, 6), Work::default(), TOOK)));
+        assert_eq!(reports.observed("a", "d").unwrap().queue, 3.0);
     }
 }

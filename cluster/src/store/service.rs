@@ -216,7 +216,8 @@ impl Store {
     async fn answer(&self, request: Request) -> io::Result<Reply> {
         let begun = Instant::now();
         if request.method == method::REPORT {
-            return Ok(Reply::ok(encode(&self.report())));
+            // The second part behind the first: who does not know it leaves it.
+            return Ok(Reply::ok([encode(&self.report()), encode(&self.work())].concat()));
         }
         let bad = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_string());
         if request.method == method::FENCE {
@@ -266,6 +267,7 @@ impl Store {
         let Some(_waiting) = place.disk.queue.try_take(request.peer.name.as_deref()) else {
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, "too many operations wait for the target"));
         };
+        let _metering = place.looked.meter.begin();
         if request.method == method::FORMAT {
             *self.slots.format(operands.target)?.volume() = None;
             return Ok(Reply::default());

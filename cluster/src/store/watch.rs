@@ -4,9 +4,9 @@
 
 use super::protocol::method;
 use super::remote::Stores;
-use plan::report::Report;
+use plan::report::{Report, Work};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wire::Client;
 
 /// The longest time between two fences. In a store that has just started, writes wait for one.
@@ -45,9 +45,15 @@ fn tell_all(stores: &Stores, pause: Duration) {
 }
 
 /// Requests one report. A store that takes longer than the pause gets a new request.
-async fn ask(client: &Client, timeout: Duration) -> Result<Report, String> {
+async fn ask(client: &Client, timeout: Duration) -> Result<(Report, Work, Duration), String> {
+    let begun = Instant::now();
     let answer = client.call(method::REPORT, &[], &[], timeout).await.map_err(|why| why.to_string())?;
-    postcard::from_bytes(&answer.body).map_err(|_| "it told what cannot be read".into())
+    let took = begun.elapsed();
+    let unread = |_| "it told what cannot be read".to_owned();
+    let (report, rest) = postcard::take_from_bytes(&answer.body).map_err(unread)?;
+    // A store of before says nothing more.
+    let work = if rest.is_empty() { Work::default() } else { postcard::from_bytes(rest).map_err(unread)? };
+    Ok((report, work, took))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! stripes ([`store`]) and names them in one transaction. Other users of the volume are behind the
 //! trait [`sharing::Sharing`].
 
+pub mod balance;
 pub mod buffer;
 pub mod bulk_load;
 pub mod claims;

@@ -1,7 +1,7 @@
 //! The sources of new chunk sets: this process places them, or the metadata server does so ahead of
 //! need.
 
-use crate::data::store::{NEW_CHUNK_BYTES, NewSets, Store};
+use crate::data::store::{NewSets, Store};
 use crate::ranks::{LeasedSets, SetRequest};
 use crate::volume::history;
 use crate::{Error, Result};
@@ -44,9 +44,8 @@ impl Placed {
         if willing >= k {
             candidates.retain(|candidate| !avoid.contains(&candidate.id));
         }
-        let need = u64::from(store.options.chunk_bytes).min(NEW_CHUNK_BYTES);
         let topology = store.topology();
-        let rules = topology.rules(store.options.code.shape(), need);
+        let rules = topology.rules(store.options.code.shape(), store.new_chunk_bytes());
         let places = place_beside(&*topology.policy(), &candidates, &rules, set, k, beside);
         let found = places.iter().flatten().count();
         if found < k {
@@ -57,6 +56,8 @@ impl Placed {
                 Error::Volume(volume::Error::NoSpace("the volume".into()))
             });
         }
+        let taken: Vec<TargetId> = places.iter().flatten().copied().collect();
+        store.balance.placed(&taken, &candidates);
         let record = SetRecord { code: store.options.code.spec().to_string(), places, sealed: false, length: 0 };
         held(set);
         store.history.add(set, |all| Ok(self.0.put_setting(history::SETTING, all).map(drop)?))?;

@@ -1,5 +1,6 @@
 //! Stripes on the targets: the chunk sets that are written, and the layouts of all others.
 
+use crate::data::balance::Balance;
 use crate::data::claims::Claims;
 use crate::data::coding::Coders;
 use crate::data::set_load::{Busy, Open};
@@ -16,7 +17,7 @@ use ::volume::ranked::{Ranked, RankedRw};
 use ec::Code;
 use meta::SetRecord;
 use plan::coding::Coding;
-use plan::placement::TargetCandidate;
+use plan::placement::{TargetCandidate, View};
 use plan::{Position, RecordOffset, SetId, Span, StripeSeq, TargetId};
 use session::port::Port;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -133,6 +134,8 @@ pub(crate) struct Store {
     closed: Ranked<HashSet<TargetId>, StoreDetails>,
     /// The failure domains and the placement policy.
     pub(crate) topology: Mutex<Arc<Topology>>,
+    /// How busy the targets are.
+    pub(crate) balance: Balance,
     /// The bytes that the metadata needs on each of its targets, and the list of those targets.
     metadata: Ranked<(u64, HashSet<TargetId>), StoreDetails>,
     sequence: AtomicU64,
@@ -182,6 +185,7 @@ impl Store {
             codes: Mutex::default(),
             closed: Ranked::default(),
             topology: Mutex::default(),
+            balance: Balance::default(),
             metadata: Ranked::default(),
             sequence: AtomicU64::new(first_sequence.0),
             coders,
@@ -201,7 +205,15 @@ impl Store {
     }
 
     pub fn set_topology(&self, label: &Label) {
-        *lock(&self.topology) = Arc::new(Topology::of(label));
+        let topology = Topology::of(label);
+        let rules = topology.rules(self.options.code.shape(), self.new_chunk_bytes());
+        self.balance.set_label(label, rules, topology.seed());
+        *lock(&self.topology) = Arc::new(topology);
+    }
+
+    /// The space that a target must have for a chunk of a new set.
+    pub fn new_chunk_bytes(&self) -> u64 {
+        u64::from(self.options.chunk_bytes).min(NEW_CHUNK_BYTES)
     }
 
     pub fn full_stripe(&self) -> usize {
@@ -317,11 +329,19 @@ impl Store {
         };
         let sound = of(&|id| targets.error(id).is_none());
         let roomy = of(&|id| targets.error(id).is_none() && !targets.was_full(id));
-        match () {
+        self.balance.with_loads(match () {
             () if roomy.len() >= shape.blocks() => roomy,
             () if sound.len() >= shape.k => sound,
             () => all,
-        }
+        })
+    }
+
+    /// The score of each target that new chunks can go to, if the volume has scores.
+    pub fn scores(&self) -> BTreeMap<TargetId, f64> {
+        let (targets, topology) = (self.candidates(), self.topology());
+        let view = View { targets: &targets, domains: vec![0; targets.len()], room: vec![targets.len()] };
+        let scores = topology.policy().scores(&view).unwrap_or_default();
+        targets.iter().zip(scores).map(|(target, parts)| (target.id, parts.score)).collect()
     }
 
     /// The number of targets that a chunk set begun now would have blocks on, and the number that
@@ -333,8 +353,8 @@ impl Store {
         let mut candidates = self.candidates();
         candidates.retain(is_good);
         let (topology, shape) = (self.topology(), self.options.code.shape());
-        let need = u64::from(self.options.chunk_bytes).min(NEW_CHUNK_BYTES);
-        let places = plan::placement::place(&*topology.policy(), &candidates, &topology.rules(shape, need), SetId(0));
+        let rules = topology.rules(shape, self.new_chunk_bytes());
+        let places = plan::placement::place(&*topology.policy(), &candidates, &rules, SetId(0));
         (places.iter().flatten().count(), shape.blocks())
     }
 

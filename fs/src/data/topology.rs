@@ -12,6 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 pub(crate) struct Topology {
     placement: Placement,
+    /// The length that its chunks grow to.
+    chunk_bytes: u64,
     /// The seed of the random policy, so that volumes on the same targets do not all prefer the
     /// same ones.
     seed: u64,
@@ -25,7 +27,13 @@ impl Topology {
         let domain = |member: &crate::volume::label::Member| Some((member.id, member.domain.clone()?));
         let seed = label.id().map_or(0, |id| u64::from_le_bytes(*id.first_chunk().expect("an id is longer than that")));
         let active = label.members().filter(|member| member.role == Role::Active).map(|member| member.id).collect();
-        Self { placement: label.placement, seed, domains: label.members().filter_map(domain).collect(), active }
+        Self {
+            placement: label.placement,
+            chunk_bytes: label.chunk_bytes.into(),
+            seed,
+            domains: label.members().filter_map(domain).collect(),
+            active,
+        }
     }
 
     /// The targets that new chunk sets may go to, present or not.
@@ -42,8 +50,13 @@ impl Topology {
         TargetCandidate { id, free, total, domain: self.domain(id), state: TargetState::Up, load: None }
     }
 
+    /// The seed of what is placed by chance.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
     pub fn policy(&self) -> Box<dyn Policy> {
-        self.placement.policy(self.seed)
+        self.placement.policy(self.seed, self.chunk_bytes)
     }
 
     /// The rules for sets of a code of this shape, with `need` bytes on each target.

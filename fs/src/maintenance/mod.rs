@@ -5,6 +5,7 @@ pub mod census;
 pub mod cleanup;
 pub mod collect;
 pub mod compact;
+pub mod explain;
 pub mod fsck;
 pub mod members;
 pub mod orphan_chunks;

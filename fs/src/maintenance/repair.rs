@@ -222,6 +222,9 @@ impl FileSystem {
                 candidate.free = candidate.free.saturating_sub(taken);
             }
             let chosen = destinations(degraded, &*topology.policy(), &candidates, &rules, |id| topology.domain(id));
+            // Those that go back were there before.
+            let new = chosen.iter().flatten().filter(|id| !degraded.places.contains(&Some(**id)));
+            self.store.balance.placed(&new.copied().collect::<Vec<_>>(), &candidates);
             let chosen = degraded.lost.iter().zip(chosen);
             chosen.filter_map(|(&position, target)| Some((position, target?))).collect()
         });

@@ -6,7 +6,7 @@ use crate::volume::voters::Voters;
 use crate::{FileSystem, RepairProgress, Result, Usage};
 use meta::SetRecord;
 use plan::membership::TargetState;
-use plan::placement::Placement;
+use plan::placement::{Placement, TargetLoad};
 use plan::{Domain, Ino, Position, SetId, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -92,6 +92,12 @@ pub struct TargetStatus {
     pub space: Option<(u64, u64)>,
     /// Chunks that should be on it.
     pub chunks: usize,
+    /// Their length in bytes; of those that are written to, as far as it is committed.
+    pub bytes: u64,
+    /// How busy it is; None as long as nothing is known of it.
+    pub load: Option<TargetLoad>,
+    /// Its score for new chunks, if the volume has scores.
+    pub score: Option<f64>,
 }
 
 /// The status of a failure domain.
@@ -292,18 +298,22 @@ impl FileSystem {
         let astray = lock(&self.census.astray).clone();
         let (mut sets, mut lost, mut to_repair, mut survive) = (0, 0, 0, vec![0; tolerates + 1]);
         let (mut to_repair_bytes, mut astray_chunks) = (0, 0);
-        let mut chunks = BTreeMap::<TargetId, usize>::new();
+        let mut chunks = BTreeMap::<TargetId, (usize, u64)>::new();
         let topology = self.store.topology();
         let mut would_lose = BTreeMap::<String, usize>::new();
         self.each_set(|set, record| {
             sets += 1;
-            record.places.iter().flatten().for_each(|id| *chunks.entry(*id).or_default() += 1);
+            let length = self.chunk_length(set, record)?;
+            for id in record.places.iter().flatten() {
+                let (count, bytes) = chunks.entry(*id).or_default();
+                (*count, *bytes) = (*count + 1, *bytes + length);
+            }
             let astray = astray.get(&set).map_or(&[][..], Vec::as_slice);
             astray_chunks += astray.len();
             let (gone, survives) = self.standing(record, queue.get(&set).map_or(&[], Vec::as_slice), astray)?;
             to_repair += usize::from(!gone.is_empty());
             if !gone.is_empty() {
-                to_repair_bytes += gone.len() as u64 * self.chunk_length(set, record)?;
+                to_repair_bytes += gone.len() as u64 * length;
             }
             let survivable = self.store.layout_of(set, record)?.code.tolerates();
             for domain in topology.domains_of(&record.places) {
@@ -319,6 +329,7 @@ impl FileSystem {
             }
             Ok(())
         })?;
+        let scores = self.store.scores();
         let targets = label.members().map(|member| TargetStatus {
             id: member.id,
             path: member.path.clone(),
@@ -327,7 +338,10 @@ impl FileSystem {
             state: self.members.state(member.id),
             problem: self.problem(member.id),
             space: self.store.targets.space(member.id).ok().map(|space| (space.total, space.free)),
-            chunks: chunks.get(&member.id).copied().unwrap_or(0),
+            chunks: chunks.get(&member.id).map_or(0, |(count, _)| *count),
+            bytes: chunks.get(&member.id).map_or(0, |(_, bytes)| *bytes),
+            load: self.store.balance.load(member.id),
+            score: scores.get(&member.id).copied(),
         });
         let domains = topology.domains().into_iter().map(|(name, targets)| {
             let would_lose = would_lose.get(&name).copied().unwrap_or(0);

@@ -104,6 +104,9 @@ impl FileSystem {
     /// When the label cannot be written.
     pub fn set_placement(&self, placement: Placement) -> Result<()> {
         self.writable()?;
+        if !placement.scoring().is_sound() {
+            return Err(Error::Invalid("the scores of such coefficients say nothing".into()));
+        }
         self.relabel(|label| label.placement = placement)?;
         self.store.seal_open()
     }

@@ -28,7 +28,7 @@ const MAX_LABEL: usize = 1 << 20;
 pub(crate) const POINTER: &str = "volume.json";
 
 /// A volume, as its labels and its pointer describe it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Label {
     /// The version of the format.
     pub format: u32,

@@ -3,6 +3,7 @@
 
 use crate::{Error, Result};
 use plan::Domain;
+use plan::placement::Observed;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,6 +39,12 @@ pub trait Places: fmt::Debug + Send + Sync {
     /// When the server of the place does not answer.
     fn domain(&self, _place: &Path) -> Result<Option<Domain>> {
         Ok(None)
+    }
+
+    /// What the server of a target reported last of how busy it is. None where nobody reports: then
+    /// what this process itself asked of the target is all that is known. It waits for nothing.
+    fn load(&self, _place: &Path) -> Option<Observed> {
+        None
     }
 }
 

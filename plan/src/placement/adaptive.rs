@@ -40,7 +40,8 @@ pub struct Tuning {
     /// How much even space counts beside the load. With 32, a target that has 2.2 % more than the
     /// mean has its share halved, and equal targets stay within 5 % whatever their scores are. That
     /// also means that in the long run equal targets of unequal speed get equal parts, and only
-    /// take turns by speed. With 0 only the score counts, and space follows speed.
+    /// take turns by speed; until a sixteenth of them is used, a lead is measured by that much. With
+    /// 0 only the score counts, and space follows speed.
     pub evenness: f64,
     /// The length that a chunk grows to. Differences of a few chunks are no lead.
     pub chunk_bytes: u64,
@@ -60,6 +61,9 @@ pub(super) const MOST_BEHIND: f64 = 2.0;
 
 /// A lead that is measured over this many chunks counts in full.
 const LEAD_CHUNKS: u64 = 16;
+/// The same as a part of the target, so that scores count in a cluster that is nearly empty, where a
+/// few chunks are many per cent of what is used and nothing of what there is.
+const LEAD_DIVISOR: u64 = 16;
 
 /// The bytes of all targets that can be chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -118,7 +122,8 @@ impl Whole {
         }
         let even = self.space.used as f64 / self.space.total as f64 * target.total as f64;
         let lead = target.total.saturating_sub(target.free) as f64 - even;
-        let counts_as_one = even.max(LEAD_CHUNKS.saturating_mul(tuning.chunk_bytes) as f64).max(1.0);
+        let least = LEAD_CHUNKS.saturating_mul(tuning.chunk_bytes).max(target.total / LEAD_DIVISOR);
+        let counts_as_one = even.max(least as f64).max(1.0);
         (-tuning.evenness * lead / counts_as_one).clamp(-20.0, 20.0).exp()
     }
 }

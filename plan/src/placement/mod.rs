@@ -8,6 +8,7 @@
 //! - [`Random`], [`RoundRobin`], [`Crush`] look at no load; [`Adaptive`] and [`Prime`] do: they
 //!   compare [`score`]s, into which the [`temperature`] goes.
 //! - [`Placer`] is [`Adaptive`] for clusters of any size: it keeps what it knows between sets.
+//! - [`Observer`] makes the loads that they look at from what servers report.
 //! - [`explain()`] says why a set goes where it goes.
 
 mod adaptive;
@@ -17,6 +18,7 @@ mod crush;
 mod explain;
 mod lottery;
 mod name;
+mod observer;
 mod placer;
 mod policies;
 mod policy;
@@ -30,7 +32,8 @@ pub use candidate::{Load, TargetCandidate};
 pub use choose::{Rules, place, place_more};
 pub use crush::Crush;
 pub use explain::{Explanation, Reason, Verdict, explain};
-pub use name::{Placement, PolicyName};
+pub use name::{Placement, PolicyName, Scoring};
+pub use observer::{Observed, Observer, TargetLoad};
 pub use placer::{Placer, Report};
 pub(crate) use policies::mix;
 pub use policies::{Random, RoundRobin};

@@ -25,7 +25,7 @@ fn rules(width: usize, spare: usize, domain_level: Option<u8>) -> Rules {
 }
 
 fn policies() -> [Box<dyn Policy>; 5] {
-    PolicyName::ALL.map(|policy| Placement { policy, domain_level: None }.policy(0))
+    PolicyName::ALL.map(|policy| Placement { policy, ..Placement::default() }.policy(0, 64 << 20))
 }
 
 /// How many chunks of a set each first name of a domain has.
@@ -172,7 +172,7 @@ proptest! {
             let rack = (rack > 0).then(|| format!("rack{rack}"));
             TargetCandidate { state: states[state], total, ..candidate(id, free, rack.as_deref()) }
         }).collect();
-        let policy = Placement { policy: PolicyName::ALL[name], domain_level: None }.policy(seed);
+        let policy = Placement { policy: PolicyName::ALL[name], ..Placement::default() }.policy(seed, 64 << 20);
         let policy = &*policy;
         let rules = rules(width, spare, None);
         let placed = place(policy, &targets, &rules, set);

@@ -8,6 +8,7 @@ mod headers;
 mod layout;
 mod master;
 mod orders;
+mod overloaded;
 mod pages;
 mod reader;
 mod rebuild;

@@ -7,6 +7,7 @@
 use super::block_state::BlockState;
 use super::headers::Key;
 use super::layout::SetLayout;
+use super::overloaded::overloaded;
 use crate::format::{GRANULE_BYTES, StripeHeader};
 use crate::target::{ReadAt, ReadPart, Target, TargetFile, Wait, read_to_vec};
 use crate::targets::{Batch, Targets};
@@ -221,8 +222,11 @@ impl<'a> StripeAt<'a> {
     fn answer_here(&self, id: TargetId, ask: &Ask) -> Option<Raw> {
         let target = self.targets.get(id).filter(|target| target.is_remote())?;
         let (begun, timeout) = (Instant::now(), &self.targets.read_timeout);
+        let meter = self.targets.meter(id)?;
+        let _metering = meter.begin();
         let raw = ask.answer(&*target, Wait::Within(timeout.current())).ok()?;
         timeout.record(begun.elapsed());
+        meter.note_read(ask.range.len(), begun.elapsed());
         Some(raw)
     }
 
@@ -263,11 +267,21 @@ impl<'a> StripeAt<'a> {
             // A single request to a target that can give up by itself needs no other thread.
             match if alone { self.answer_here(id, &ask) } else { None } {
                 Some(raw) => results.push((position, id, Ok(Some(raw)))),
-                None => batch.run(self.targets, position, id, move |target| match ask.answer(target, Wait::Always) {
-                    // A missing chunk is no failure of its target.
-                    Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
-                    raw => raw.map(Some),
-                }),
+                None => {
+                    let (begun, meter) = (Instant::now(), self.targets.meter(id));
+                    batch.run(self.targets, position, id, move |target| {
+                        let raw = ask.answer(target, Wait::Always);
+                        // Also if nobody waits for it any more: then it says most.
+                        if let (Ok(_), Some(meter)) = (&raw, meter) {
+                            meter.note_read(ask.range.len(), begun.elapsed());
+                        }
+                        match raw {
+                            // A missing chunk is no failure of its target.
+                            Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
+                            raw => raw.map(Some),
+                        }
+                    });
+                }
             }
             sent.insert(position, (range, header));
         }
@@ -504,7 +518,8 @@ pub fn read(targets: &Targets, layout: &SetLayout, span: Span, out: &mut [u8]) -
         if missing.is_empty() { Ok(()) } else { stripe.decode(&missing, bad, out) }
     };
     let begun = Instant::now();
-    let mut bad = Bad::new();
+    let overloaded = overloaded(targets, layout, &parts).into_iter();
+    let mut bad: Bad = overloaded.map(|position| (position, BlockState::Late)).collect();
     let mut done = attempt(true, &mut bad);
     let too_late = |done: &Result<()>, bad: &Bad| done.is_err() && late(bad).next().is_some();
     // Too few other blocks are left. Some targets may have been late only for a moment; the read

@@ -343,7 +343,7 @@ impl SetWriter {
         Encoded { headers, header_bytes, first, buffer, block, parity }
     }
 
-    /// Lets the Master of the set code and write a stripe. Returns None if there is no Master, or
+    /// Lets a Master, one of the stores of the set, code and write a stripe. Returns None if there is no Master, or
     /// if it fails. Then this process codes the stripe, with the same bytes at the same place.
     fn have_coded(
         &self,
@@ -356,7 +356,7 @@ impl SetWriter {
         self.failed().iter().for_each(|&position| layout.places[position.index()] = None);
         let sound = |id: &TargetId| self.targets.error(*id).is_none();
         let willing: Vec<Option<TargetId>> = layout.places.iter().map(|id| id.filter(sound)).collect();
-        let position = self.targets.master(layout.set, &willing)?;
+        let position = self.targets.master(layout.set, &willing, data.len())?;
         let target = self.targets.get(willing[position.index()]?)?;
         let master = target.owner()?.master;
         let address = |id: &Option<TargetId>| Some(self.targets.get((*id)?)?.owner()?.address.to_string());
@@ -380,6 +380,10 @@ impl SetWriter {
         let answer = WriteStep::Transfer.span().in_scope(|| master.distribute(&order, &addresses, timeout));
         let took = begun.elapsed();
         self.targets.master_timeout.record(took);
+        // One that refuses, or is not there, says so at once, and is not fast.
+        if answer.is_ok() || took > HANGING_AFTER {
+            self.targets.master_took(willing[position.index()]?, data.len(), took);
+        }
         let mut done = match answer {
             Ok(done) => done,
             Err(NoMaster::Silent(why)) if took > HANGING_AFTER => {

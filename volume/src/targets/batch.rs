@@ -82,8 +82,9 @@ impl<K: Copy + Ord + Send + 'static, T: Send + 'static> Batch<K, T> {
         };
         let stage = Arc::new(Mutex::new(Stage::Queued));
         let (send, its_stage, its) = (self.send.clone(), stage.clone(), Arc::downgrade(&entry));
-        let span = Span::current();
+        let (span, metering) = (Span::current(), entry.meter.begin());
         let task: Task = Box::new(move |target| {
+            let _metering = metering;
             // The waiting caller holds the entry until it gives up or has the result.
             let done = match its.upgrade() {
                 Some(entry) => entry.pool.perform(&its_stage, || span.in_scope(|| operation(target))),

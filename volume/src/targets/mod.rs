@@ -17,14 +17,16 @@ pub use health::{Health, TargetHealth};
 pub use space::{Answer, ReportedSpace};
 
 use crate::counts::ReadCounts;
+use crate::meter::{Meter, Metered};
 use crate::set::Headers;
 use crate::steps::Steps;
 use crate::target::Target;
 use crate::{lock, unpoisoned};
 use latency::StragglerTimeout;
+use plan::masters::Masters;
 use plan::{Position, SetId, TargetId};
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 /// An operation that takes longer counts as failed. If it has begun, it may still take effect.
@@ -39,6 +41,7 @@ struct Entry {
     pool: pool::Pool,
     record: health::Record,
     space: space::SpaceReport,
+    meter: Arc<Meter>,
 }
 
 /// The targets of a volume, by number.
@@ -55,6 +58,8 @@ pub struct Targets {
     pub(crate) read_timeout: StragglerTimeout,
     /// How long to wait for a late Master.
     pub(crate) master_timeout: StragglerTimeout,
+    /// Whose turn it is to be the Master.
+    masters: Mutex<Masters>,
     /// The Master of all chunk sets that have a chunk on it.
     fixed_master: OnceLock<TargetId>,
 }
@@ -84,6 +89,7 @@ impl Targets {
             reads: ReadCounts::default(),
             read_timeout: StragglerTimeout::default(),
             master_timeout: StragglerTimeout::default(),
+            masters: Mutex::default(),
             fixed_master: OnceLock::new(),
         }
     }
@@ -94,10 +100,15 @@ impl Targets {
         let _ = self.fixed_master.set(id);
     }
 
-    /// The position of the Master among those that are willing.
-    pub(crate) fn master(&self, set: SetId, willing: &[Option<TargetId>]) -> Option<Position> {
+    /// The position of the Master for a stripe of this many bytes, among those that are willing.
+    pub(crate) fn master(&self, set: SetId, willing: &[Option<TargetId>], bytes: usize) -> Option<Position> {
         let fixed = self.fixed_master.get().and_then(|id| Position::placed(willing).find(|(_, there)| there == id));
-        fixed.map(|(position, _)| position).or_else(|| plan::coding::master(set, willing))
+        fixed.map(|(position, _)| position).or_else(|| lock(&self.masters).next(set, willing, bytes))
+    }
+
+    /// A Master took so long for a stripe of this many bytes, or was given up after it.
+    pub(crate) fn master_took(&self, id: TargetId, bytes: usize, took: Duration) {
+        lock(&self.masters).took(id, bytes, took);
     }
 
     /// Sets `warn`, which gets one line when a target begins to fail, and again from time to time
@@ -127,14 +138,28 @@ impl Targets {
     /// Adds a target, or replaces the one with this number. Its threads start with the first
     /// operation.
     pub fn add(&self, id: TargetId, target: Arc<dyn Target>) {
-        let (pool, record, space) = Default::default();
-        let entry = Arc::new(Entry { target, pool, record, space });
+        let (pool, record, space, meter) = Default::default();
+        let entry = Arc::new(Entry { target, pool, record, space, meter });
         unpoisoned(self.entries.write()).insert(id, entry);
     }
 
     /// Removes a target.
     pub fn remove(&self, id: TargetId) {
         unpoisoned(self.entries.write()).remove(&id);
+    }
+
+    /// How long a read of a target usually takes, if there was one.
+    pub(crate) fn usual_read(&self, id: TargetId) -> Option<Duration> {
+        self.entries().get(&id)?.meter.usual_read()
+    }
+
+    pub(crate) fn meter(&self, id: TargetId) -> Option<Arc<Meter>> {
+        self.entries().get(&id).map(|entry| entry.meter.clone())
+    }
+
+    /// What this process asked each target for, and how long that waited.
+    pub fn metered(&self) -> Vec<(TargetId, Metered)> {
+        self.entries().iter().map(|(&id, entry)| (id, entry.meter.counted())).collect()
     }
 
     /// The numbers of all targets.

@@ -104,7 +104,9 @@ impl Targets {
                     }
                     progress.running = true;
                 }
+                let metering = entry.meter.begin();
                 let result = caught(|| operation(key, &*entry.target));
+                drop(metering);
                 let mut progress = lock(progress);
                 progress.running = false;
                 if progress.abandoned {

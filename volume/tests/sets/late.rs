@@ -57,6 +57,45 @@ fn a_slow_disk_is_read_around() {
     assert!(lab.targets.health().iter().all(|target| target.health == Health::Healthy));
 }
 
+/// A disk that is always late, but not as late as that a read is hedged, is left out by most reads
+/// once that is known, and used again when it is as fast as the others.
+#[test]
+fn an_overloaded_disk_is_left_out_until_it_is_fast_again() {
+    let lab = Lab::new("rs:4+2");
+    let (written, _) = lab.append(80_000, 1).unwrap();
+    let span = Span { set: SetId(3), record: written.record, block: written.block, start: 0 };
+    let degraded = || lab.targets.reads().degraded();
+    let read_once = || {
+        let (before, mut bytes) = (degraded(), vec![0; written.data.len()]);
+        assert_eq!(read(&lab.targets, lab.layout(), span, &mut bytes).unwrap().bad, []);
+        assert!(bytes == written.data);
+        degraded() > before
+    };
+    // Reads until that many of the last ones were as expected.
+    let read_until = |expected: bool, in_a_row: usize| {
+        let mut row = 0;
+        for _ in 0..5000 {
+            row = if read_once() == expected { row + 1 } else { 0 };
+            if row == in_a_row {
+                return;
+            }
+        }
+        panic!("reads are still {} degraded", if expected { "not" } else { "" });
+    };
+    // What is in memory is read without asking the disk. These are not, but all are equally fast.
+    lab.disks.iter().for_each(|disk| disk.set(Faults { delay: Duration::from_millis(1), ..Faults::default() }));
+    assert_eq!((0..40).filter(|_| read_once()).count(), 0, "no disk is overloaded");
+    lab.disks[1].set(Faults { delay: Duration::from_millis(70), ..Faults::default() });
+    read_until(true, 10);
+    lab.disks[1].set(Faults { delay: Duration::from_millis(1), ..Faults::default() });
+    read_until(false, 40);
+    // With no others to spare, it is read all the same.
+    lab.disks[1].set(Faults { delay: Duration::from_millis(70), ..Faults::default() });
+    read_until(true, 10);
+    [4, 5].into_iter().for_each(|number| lab.disks[number].inner().remove(lab.file(number)).unwrap());
+    read_once();
+}
+
 /// With too few other disks, a read waits for a slow one.
 #[test]
 fn slow_disks_are_waited_for_when_there_are_no_others() {

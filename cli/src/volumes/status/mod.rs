@@ -78,13 +78,13 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     let reports = places().stores().reports.all();
     if as_json {
         let mut document = document(&status);
-        document["stores"] = stores::document(&reports);
+        document["stores"] = stores::document(&status, &reports);
         document["servers"] = post::post().map_or_else(|| json!([]), |post| servers::document(&post.standings()));
         show::json(&document)?
     } else {
         if arguments.verbose {
             print(&status, &arguments.volume)?;
-            stores::print(&reports)?;
+            stores::print(&status, &reports)?;
             post::post().map_or(Ok(()), |post| servers::print(&post.standings()))?;
         } else {
             let servers = post::post().and_then(|post| servers::line(&post.standings()));
@@ -171,6 +171,7 @@ fn print(status: &Status, volume: &Path) -> Outcome {
             show::count(target.chunks, "chunk"),
             Shown(&target.path)
         ))?;
+        stores::print_load(target)?;
     }
     print_domains(&status.domains)?;
     let (have, wanted) = status.mirrors;
@@ -285,6 +286,9 @@ fn document(status: &Status) -> Value {
             "total": target.space.map(|space| space.0),
             "free": target.space.map(|space| space.1),
             "chunks": target.chunks,
+            "bytes": target.bytes,
+            "load": target.load,
+            "score": target.score,
             "domain": target.domain.as_ref().map(ToString::to_string),
             "state": target.state.map(|(state, _)| state_name(state)),
             "state_seconds": target.state.map(|(_, time)| time.as_secs()),

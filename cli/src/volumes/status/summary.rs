@@ -265,6 +265,9 @@ mod tests {
             problem: problem.map(str::to_owned),
             space: Some((16 << 40, 9 << 40)),
             chunks: 123_456,
+            bytes: 5 << 40,
+            load: None,
+            score: None,
         }
     }
 

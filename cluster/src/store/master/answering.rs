@@ -9,6 +9,7 @@ use ec::Code;
 use plan::{Position, SetId, TargetId};
 use std::collections::HashMap;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -50,6 +51,8 @@ pub(in crate::store) struct Masters {
     space: Arc<Semaphore>,
     waiting: Semaphore,
     pub(super) rebuilds: Arc<Semaphore>,
+    /// Stripes that were coded for clients, and their bytes.
+    coded: [AtomicU64; 2],
 }
 
 /// An order that has all its resources.
@@ -73,6 +76,7 @@ impl Default for Masters {
             space: Arc::new(Semaphore::new(MAX_CODED_KIB)),
             waiting: Semaphore::new(MAX_WAITING_KIB),
             rebuilds: Arc::new(Semaphore::new(MAX_REBUILT_KIB)),
+            coded: Default::default(),
         }
     }
 }
@@ -131,7 +135,14 @@ impl Masters {
         // The task continues when the client stops waiting: half a stripe is of no use.
         let task = Task { peers, ready, places, request, begun, _order: order, _space: space };
         let done = tokio::task::spawn_blocking(move || task.run()).await.map_err(io::Error::other)??;
+        self.coded[0].fetch_add(1, Ordering::Relaxed);
+        self.coded[1].fetch_add(length as u64, Ordering::Relaxed);
         Ok(Reply::ok(encode(&done)))
+    }
+
+    /// The number of stripes that were coded for clients, and their bytes of user data.
+    pub fn coded(&self) -> (u64, u64) {
+        (self.coded[0].load(Ordering::Relaxed), self.coded[1].load(Ordering::Relaxed))
     }
 
     /// How long the steps of the stripes took.

@@ -99,7 +99,7 @@ mod tests {
     use crate::capability::{Fence, FenceMessage};
     use crate::golden::{is_table, line, row};
     use plan::SessionId;
-    use plan::report::{Report, TargetReport, Ticks};
+    use plan::report::{Report, TargetReport, Ticks, Work};
 
     #[test]
     fn messages_have_fixed_bytes() {
@@ -152,7 +152,16 @@ mod tests {
         let encoded = postcard::to_stdvec(&message).unwrap();
         let decoded: FenceMessage = postcard::from_bytes(&encoded).unwrap();
         assert_eq!((decoded.token, decoded.fence), (message.token, message.fence));
-        let lines = [row!("report", Report, report), row!("fence", Fence, fence), line("fence-message", &encoded)];
+        let work = Work { coded_stripes: 300, coded_bytes: 70_000, waited: vec![301, 1 << 40] };
+        let both = [postcard::to_stdvec(&report).unwrap(), postcard::to_stdvec(&work).unwrap()].concat();
+        // A program of before leaves what it does not know.
+        assert_eq!(postcard::from_bytes::<Report>(&both).unwrap(), report);
+        let lines = [
+            row!("report", Report, report),
+            row!("work", Work, work),
+            row!("fence", Fence, fence),
+            line("fence-message", &encoded),
+        ];
         is_table(include_str!("../../golden/report.txt"), &lines);
     }
 }

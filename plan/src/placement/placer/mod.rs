@@ -167,6 +167,22 @@ impl Placer {
         }
     }
 
+    /// A target has this much space now, whatever else is known of it. It stays as many chunks
+    /// ahead as it is, also where nothing was known of its space.
+    pub fn handle_space(&mut self, id: TargetId, free: u64, total: u64) {
+        let Some(&index) = self.by_id.get(&id) else { return };
+        if (self.members[index].free, self.members[index].total) == (free, total) {
+            return;
+        }
+        // What it counts among all, while its stride is the old one.
+        self.rate -= self.rate_of(index);
+        let ahead = self.ahead(index);
+        (self.members[index].free, self.members[index].total) = (free, total);
+        self.members[index].due = self.now + ahead * self.stride(index);
+        self.rate += self.rate_of(index);
+        self.refresh(index);
+    }
+
     /// An interval has passed: reports are older now. To be called when the reports of the interval
     /// have come.
     pub fn handle_interval(&mut self) {
@@ -237,16 +253,32 @@ impl Placer {
         let turn = |index: usize| turn_at(self.ahead(index), self.stride(index));
         let chosen = take_turns(&mut lottery, draws, self.rules.width, |_| limit, turn);
         self.lottery = lottery;
-        for &index in &chosen {
+        self.count(&chosen);
+        let mut places = chosen.into_iter().map(|index| Some(self.members[index].id)).collect();
+        turn_positions(&mut places, self.rules.width, set);
+        places
+    }
+
+    /// Targets got a chunk each that somebody else chose, by the same [`Self::candidates`]: for a
+    /// set beside others, or in a repair. It counts as if this had placed it.
+    pub fn handle_placed(&mut self, ids: &[TargetId]) {
+        let chosen: Vec<usize> = ids.iter().filter_map(|id| self.by_id.get(id).copied()).collect();
+        self.count(&chosen);
+    }
+
+    /// How many targets it knows.
+    pub fn members(&self) -> usize {
+        self.members.len()
+    }
+
+    fn count(&mut self, chosen: &[usize]) {
+        for &index in chosen {
             let due = (self.ahead(index).max(-MOST_BEHIND) + 1.0) * self.stride(index);
             let member = &mut self.members[index];
             (member.due, member.placed[0]) = (self.now + due, member.placed[0] + 1);
         }
         self.now += chosen.len() as f64 / self.rate.max(f64::MIN_POSITIVE);
         chosen.iter().for_each(|&index| self.refresh(index));
-        let mut places = chosen.into_iter().map(|index| Some(self.members[index].id)).collect();
-        turn_positions(&mut places, self.rules.width, set);
-        places
     }
 
     /// How many chunks a target has beyond its share.
@@ -273,6 +305,11 @@ impl Placer {
     /// The targets as the next set finds them.
     pub fn candidates(&self) -> Vec<TargetCandidate> {
         (0..self.members.len()).map(|index| self.candidate(index)).collect()
+    }
+
+    /// The load of a target as the next set finds it.
+    pub fn load(&self, id: TargetId) -> Option<Load> {
+        self.candidate(*self.by_id.get(&id)?).load
     }
 
     /// Why a set would go where it would go now.

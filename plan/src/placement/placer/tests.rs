@@ -114,6 +114,35 @@ fn what_was_placed_counts_at_once() {
     assert!(together.len() > 15, "{together:?}");
 }
 
+/// A target of which nothing was known is not left out for ever when its space is told.
+#[test]
+fn who_tells_its_space_late_gets_its_share() {
+    let mut targets = equal(20);
+    let (free, total) = (targets[7].free, targets[7].total);
+    (targets[7].free, targets[7].total, targets[7].state) = (0, 0, TargetState::Down);
+    let mut placer = placer(&targets, Tuning { evenness: 0.0, ..Tuning::default() }, 3);
+    assert_eq!(shares(&mut placer, 0..50)[&7], 0);
+    placer.handle_space(TargetId(7), free, total);
+    placer.handle_state(TargetId(7), TargetState::Up);
+    placer.handle_interval();
+    let counts = shares(&mut placer, 50..150);
+    // Even are 40.
+    assert!((36..=44).contains(&counts[&7]), "{counts:?}");
+}
+
+#[test]
+fn what_others_placed_counts_as_if_the_placer_had() {
+    let [mut one, mut other] = [(); 2].map(|()| placer(&equal(20), Tuning::default(), 3));
+    for set in (0..30).map(SetId) {
+        let ids: Vec<TargetId> = one.place(set).into_iter().flatten().collect();
+        other.handle_placed(&ids);
+    }
+    let ahead =
+        |placer: &Placer| placer.candidates().iter().map(|target| target.load.unwrap().ahead).collect::<Vec<_>>();
+    let differ = ahead(&one).iter().zip(ahead(&other)).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    assert!(differ < 1e-6, "{differ}");
+}
+
 #[test]
 fn space_counts_until_a_second_report_shows_it() {
     let mut placer = placer(&equal(20), Tuning::default(), 3);

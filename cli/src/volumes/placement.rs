@@ -1,0 +1,237 @@
+//! `weft target placement`: how new chunk sets are placed, and why one goes where it goes.
+
+use crate::failure::{Failure, Outcome};
+use crate::show;
+use clap::Args;
+use fs::{FileSystem, Placement, PolicyName, Scoring, SetExplained};
+use plan::placement::score::Coefficients;
+use plan::placement::temperature::{MAX_TAU, Tau};
+use plan::{SetId, TargetId};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use volume::Shown;
+
+/// Set how new data is placed, or show it; what is there stays where it is
+#[derive(Args)]
+#[command(after_help = "Examples:
+  weft target placement /srv/films round-robin \\
+      --domain-level 1
+  weft target placement /srv/films adaptive
+  weft target placement /srv/films adaptive \\
+      --coefficients 0.5,0.5,0.5,2 --tau 0.8
+  weft target placement /srv/films
+  weft target placement /srv/films --explain next
+  weft target placement weft://10.0.0.1:7600/films \\
+      --explain 1234 --json
+
+The score of a target is (a C + b F) / (c N + d T + 1): C is the idle share of its store's processors, less what its \
+queue takes, F its free space, N the used share of the network and T how much it was accessed lately.")]
+pub struct Arguments {
+    /// The volume
+    pub volume: PathBuf,
+    /// random (more where more is free), round-robin, adaptive (by load), crush or prime
+    policy: Option<PolicyName>,
+    /// How many names of a target's domain make a domain [default: all]
+    #[arg(long, value_name = "N", requires = "policy", value_parser = clap::value_parser!(u8).range(1..))]
+    domain_level: Option<u8>,
+    /// The weights of processors, space, network and accesses in a score [default: 0.5 each]
+    #[arg(long, value_name = "A,B,C,D", requires = "policy", value_parser = coefficients)]
+    coefficients: Option<Coefficients>,
+    /// What stays of the accesses of one interval in the next, 0 to 0.95, or auto: as the recent
+    /// ones say [default: auto]
+    #[arg(long, value_name = "TAU", requires = "policy", value_parser = tau)]
+    tau: Option<Tau>,
+    /// How much even space counts beside scores; with 0, fast targets fill first [default: 32]
+    #[arg(long, value_name = "E", requires = "policy")]
+    evenness: Option<f64>,
+    /// Say why a chunk set goes where it goes: its number, or next for the one after the last
+    #[arg(long, value_name = "SET", conflicts_with = "policy", value_parser = set)]
+    explain: Option<Set>,
+}
+
+/// A chunk set; None: the next one.
+#[derive(Clone, Copy, Debug)]
+struct Set(Option<SetId>);
+
+fn set(text: &str) -> Result<Set, String> {
+    match text {
+        "next" => Ok(Set(None)),
+        text => match text.parse() {
+            Ok(number) if number > 0 => Ok(Set(Some(SetId(number)))),
+            _ => Err("give the number of a chunk set, from 1, or next".into()),
+        },
+    }
+}
+
+fn coefficients(text: &str) -> Result<Coefficients, String> {
+    let numbers: Vec<f64> = text.split(',').map(str::parse).collect::<Result<_, _>>().unwrap_or_default();
+    let &[a, b, c, d] = &numbers[..] else { return Err("give four numbers, such as 0.5,0.5,0.5,2".into()) };
+    let coefficients = Coefficients { a, b, c, d };
+    let is_sound = Scoring { coefficients, ..Scoring::default() }.is_sound();
+    is_sound.then_some(coefficients).ok_or_else(|| "each is 0 to 1000, and A or B is above 0".into())
+}
+
+fn tau(text: &str) -> Result<Tau, String> {
+    match text.parse() {
+        _ if text == "auto" => Ok(Tau::Tuned),
+        Ok(tau) if (0.0..=MAX_TAU).contains(&tau) => Ok(Tau::Fixed(tau)),
+        _ => Err(format!("give auto, or a number from 0 to {MAX_TAU}")),
+    }
+}
+
+/// Shows or changes the placement of a volume.
+pub fn run(arguments: &Arguments, volume: &FileSystem, as_json: bool) -> Outcome {
+    if let Some(Set(set)) = arguments.explain {
+        let explained = volume.explain_set(set)?;
+        return if as_json { show::json(&document(&explained)) } else { print(&explained) };
+    }
+    let Some(policy) = arguments.policy else {
+        let placement = volume.placement();
+        if as_json {
+            return show::json(&described(&placement));
+        }
+        return show::text(format_args!("new data is placed by {}", words(&placement)));
+    };
+    let (coefficients, tau, evenness) = (arguments.coefficients, arguments.tau, arguments.evenness);
+    let is_said = coefficients.is_some() || tau.is_some() || evenness.is_some();
+    if is_said && !has_scores(policy) {
+        return Err(Failure::Usage(format!("{policy} looks at no load: it has no coefficients")));
+    }
+    let usual = Scoring::default();
+    let scoring = Scoring {
+        coefficients: coefficients.unwrap_or(usual.coefficients),
+        tau: tau.unwrap_or(usual.tau),
+        evenness: evenness.unwrap_or(usual.evenness),
+    };
+    if !scoring.is_sound() {
+        return Err(Failure::Usage("--evenness is 0 to 1000".into()));
+    }
+    let placement = Placement { policy, domain_level: arguments.domain_level, scoring: is_said.then_some(scoring) };
+    volume.set_placement(placement)?;
+    if as_json {
+        return show::json(&described(&placement));
+    }
+    show::text(format_args!("new data is placed by {}; what is there stays", words(&placement)))
+}
+
+impl Arguments {
+    /// Whether it changes the volume, or only shows something.
+    pub fn changes(&self) -> bool {
+        self.policy.is_some()
+    }
+}
+
+fn has_scores(policy: PolicyName) -> bool {
+    matches!(policy, PolicyName::Adaptive | PolicyName::Prime)
+}
+
+fn words(placement: &Placement) -> String {
+    let Scoring { coefficients: Coefficients { a, b, c, d }, tau, evenness } = placement.scoring();
+    let tau = match tau {
+        Tau::Tuned => "auto".into(),
+        Tau::Fixed(tau) => tau.to_string(),
+    };
+    match placement.policy {
+        policy if has_scores(policy) => {
+            format!("{policy}, coefficients {a},{b},{c},{d}, tau {tau}, evenness {evenness}")
+        }
+        policy => policy.to_string(),
+    }
+}
+
+fn described(placement: &Placement) -> Value {
+    let scoring = has_scores(placement.policy).then(|| {
+        let Scoring { coefficients, tau, evenness } = placement.scoring();
+        let tau = match tau {
+            Tau::Tuned => json!("auto"),
+            Tau::Fixed(tau) => json!(tau),
+        };
+        json!({ "coefficients": coefficients, "tau": tau, "evenness": evenness })
+    });
+    json!({
+        "placement": placement.policy.to_string(),
+        "domain_level": placement.domain_level,
+        "scoring": scoring,
+    })
+}
+
+fn path_of(explained: &SetExplained, id: TargetId) -> String {
+    explained.paths.get(&id).map_or_else(|| format!("target {}", id.0), |path| Shown(path).to_string())
+}
+
+fn print(explained: &SetExplained) -> Outcome {
+    let (set, now) = (explained.now.set, &explained.now);
+    match &explained.there {
+        None => show::text(format_args!(
+            "chunk set {set} is not placed yet; if it were now, by {}:",
+            words(&explained.placement)
+        ))?,
+        Some(places) => {
+            show::text(format_args!("chunk set {set} is on:"))?;
+            for (position, id) in places.iter().enumerate() {
+                let place = id.map_or_else(|| "nothing".into(), |id| path_of(explained, id));
+                show::text(format_args!("  {position:3}  {place}"))?;
+            }
+            show::text(format_args!(
+                "what its choice saw is not kept; if it were placed now, by {}:",
+                words(&explained.placement)
+            ))?;
+        }
+    }
+    if has_scores(explained.placement.policy) && explained.loads.is_empty() {
+        show::text("  no load is known to this process: scores are of the space alone")?;
+    }
+    for target in &now.targets {
+        let score = target.score.as_ref().map_or_else(String::new, |parts| {
+            let inputs = &parts.inputs;
+            format!(
+                ", score {:.3} (C {:.2}, F {:.2}, N {:.2}, T {:.2}), share {:.2}, {:+.1} chunks ahead",
+                parts.score, inputs.idle, inputs.free, inputs.network, inputs.temperature, parts.share, parts.ahead
+            )
+        });
+        let rank = target.rank.map_or_else(|| "   ".into(), |rank| format!("{:3}", rank + 1));
+        show::text(format_args!("  {rank}  {}: {}{score}", path_of(explained, target.id), target.reason))?;
+    }
+    show::text(format_args!("  a domain may have {} of it", show::count(now.most_in_a_domain, "chunk")))
+}
+
+fn document(explained: &SetExplained) -> Value {
+    let ids = |places: &[Option<TargetId>]| places.iter().map(|id| id.map(|id| id.0)).collect::<Vec<_>>();
+    let targets = explained.now.targets.iter().map(|target| {
+        json!({
+            "id": target.id.0,
+            "path": explained.paths.get(&target.id).map(|path| show::path(path)),
+            "rank": target.rank,
+            "score": target.score,
+            "load": explained.loads.get(&target.id),
+            "reason": target.reason,
+            "in_words": target.reason.to_string(),
+        })
+    });
+    json!({
+        "chunk_set": explained.now.set.0,
+        "placement": described(&explained.placement),
+        "tau_now": explained.tau,
+        "is_there": explained.there.as_deref().map(ids),
+        "would_be": ids(&explained.now.places),
+        "most_in_a_domain": explained.now.most_in_a_domain,
+        "targets": targets.collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_means_nothing_is_refused() {
+        assert_eq!(coefficients("0.5,1,0,2"), Ok(Coefficients { a: 0.5, b: 1.0, c: 0.0, d: 2.0 }));
+        for bad in ["", "1,2,3", "1,2,3,4,5", "1,2,3,x", "0,0,1,1", "-1,1,1,1", "nan,1,1,1", "1,1,inf,1"] {
+            assert!(coefficients(bad).is_err(), "{bad}");
+        }
+        assert_eq!((tau("auto"), tau("0.5")), (Ok(Tau::Tuned), Ok(Tau::Fixed(0.5))));
+        assert!(["1", "-0.1", "often", "nan"].into_iter().all(|bad| tau(bad).is_err()));
+        assert!(set("next").unwrap().0.is_none() && set("7").unwrap().0 == Some(SetId(7)));
+        assert!(["0", "-1", "last"].into_iter().all(|bad| set(bad).is_err()));
+    }
+}

@@ -1,0 +1,196 @@
+//! How busy the targets are, and what follows for new chunks. It is kept between sets: what was
+//! placed counts at once, reports come once in a while. [`plan::placement`] decides; this module
+//! brings it the reports and the counters.
+
+use crate::volume::label::{Label, Role};
+use crate::volume::places::Places;
+use plan::TargetId;
+use plan::membership::TargetState;
+use plan::placement::{Load, Observed, Observer, Placement, Placer, Rules, TargetCandidate, TargetLoad};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Instant;
+use volume::{Metered, Targets, lock};
+
+/// What is known of the loads of a volume's targets.
+#[derive(Debug)]
+pub(crate) struct Balance(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    rules: Rules,
+    placement: Placement,
+    observer: Observer,
+    placer: Placer,
+    /// The places of the targets that new sets may go to.
+    members: BTreeMap<TargetId, PathBuf>,
+    own: Own,
+    /// Targets of which the last report came from their server.
+    from_servers: BTreeSet<TargetId>,
+}
+
+/// What this process itself knows of targets that nobody else reports of.
+#[derive(Debug, Default)]
+struct Own {
+    number: u64,
+    looked: Option<Instant>,
+    counted: BTreeMap<TargetId, Metered>,
+    /// Processor time of the machine: idle, and in total.
+    processors: (u64, u64),
+}
+
+impl Own {
+    /// What happened since the last look.
+    fn look(&mut self, targets: &Targets) -> BTreeMap<TargetId, Observed> {
+        let now = Instant::now();
+        let seconds = self.looked.map_or(0.0, |before| now.saturating_duration_since(before).as_secs_f64());
+        let spent = volume::machine::processors().map_or((0, 0), |spent| (spent.idle, spent.all()));
+        let (idle, all) = (spent.0.saturating_sub(self.processors.0), spent.1.saturating_sub(self.processors.1));
+        // Processors of which nothing is known are taken for idle.
+        let idle = if all == 0 { 1.0 } else { (idle as f64 / all as f64).min(1.0) };
+        let counted: BTreeMap<TargetId, Metered> = targets.metered().into_iter().collect();
+        let number = self.number + 1;
+        let observed = |(&id, metered): (&TargetId, &Metered)| {
+            let before = self.counted.get(&id).map_or(metered.waited, |before| before.waited);
+            let waited = metered.waited.saturating_sub(before).as_secs_f64();
+            let queue = if seconds > 0.0 { waited / seconds } else { 0.0 };
+            (id, Observed { number, idle, network: 0.0, accesses: metered.accesses, queue, seconds, delay: 0.0 })
+        };
+        let seen = counted.iter().map(observed).collect();
+        *self = Self { number, looked: Some(now), counted, processors: spent };
+        seen
+    }
+}
+
+impl State {
+    fn new(placement: Placement, rules: Rules, seed: u64, chunk_bytes: u64) -> Self {
+        Self {
+            rules,
+            placement,
+            observer: Observer::new(placement.scoring().tau),
+            placer: Placer::new(rules, placement.tuning(chunk_bytes), seed),
+            members: BTreeMap::new(),
+            own: Own::default(),
+            from_servers: BTreeSet::new(),
+        }
+    }
+
+    /// These can take data now; the other members cannot.
+    fn handle_candidates(&mut self, candidates: &[TargetCandidate]) {
+        let known: BTreeMap<TargetId, &TargetCandidate> =
+            candidates.iter().map(|candidate| (candidate.id, candidate)).collect();
+        let away = |id: TargetId| TargetCandidate {
+            id,
+            free: 0,
+            total: 0,
+            domain: None,
+            state: TargetState::Down,
+            load: None,
+        };
+        let is_new = |candidate: &&TargetCandidate| self.placer.load(candidate.id).is_none();
+        if candidates.iter().any(|candidate| is_new(&candidate)) || self.members.len() != self.placer.members() {
+            let ids: BTreeSet<TargetId> = self.members.keys().chain(known.keys()).copied().collect();
+            let all: Vec<TargetCandidate> = ids
+                .into_iter()
+                .map(|id| known.get(&id).map_or_else(|| away(id), |&known| known.clone()))
+                .map(|candidate| TargetCandidate { load: None, ..candidate })
+                .collect();
+            self.placer.handle_members(&all);
+        }
+        let ids: Vec<TargetId> = self.members.keys().copied().collect();
+        for id in ids {
+            match known.get(&id) {
+                Some(candidate) => {
+                    self.placer.handle_space(id, candidate.free, candidate.total);
+                    self.placer.handle_state(id, TargetState::Up);
+                }
+                None => self.placer.handle_state(id, TargetState::Down),
+            }
+        }
+    }
+}
+
+impl Default for Balance {
+    fn default() -> Self {
+        let rules = Rules { width: 1, spare: 0, domain_level: None, need: 0 };
+        Self(Mutex::new(State::new(Placement::default(), rules, 0, 0)))
+    }
+}
+
+impl Balance {
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.0)
+    }
+
+    /// The label is another one now. What is known of the targets that stay is kept, unless the
+    /// volume makes other scores of it.
+    pub fn set_label(&self, label: &Label, rules: Rules, seed: u64) {
+        let mut state = self.state();
+        if state.placement != label.placement || state.rules != rules {
+            *state = State::new(label.placement, rules, seed, label.chunk_bytes.into());
+        }
+        let active = label.members().filter(|member| member.role == Role::Active);
+        state.members = active.map(|member| (member.id, member.path.clone())).collect();
+        let State { observer, members, .. } = &mut *state;
+        observer.retain(|id| members.contains_key(&id));
+    }
+
+    /// Takes in what the servers of the targets reported, or what this process counted of those
+    /// that have none. It waits for nothing.
+    pub fn observe(&self, targets: &Targets, places: &dyn Places, candidates: &[TargetCandidate]) {
+        let mut state = self.state();
+        state.handle_candidates(candidates);
+        let own = state.own.look(targets);
+        let State { members, from_servers, observer, placer, .. } = &mut *state;
+        let mut seen = Vec::new();
+        for (&id, path) in &*members {
+            let reported = places.load(path);
+            // The counters of the two have nothing to do with each other.
+            let is_other = match reported {
+                Some(_) => from_servers.insert(id),
+                None => from_servers.remove(&id),
+            };
+            if is_other {
+                observer.retain(|other| other != id);
+            }
+            seen.extend(reported.or_else(|| own.get(&id).copied()).map(|observed| (id, observed)));
+        }
+        observer.handle(&seen, placer);
+    }
+
+    /// The candidates with what is known of their loads.
+    pub fn with_loads(&self, candidates: Vec<TargetCandidate>) -> Vec<TargetCandidate> {
+        let state = self.state();
+        let with_load = |candidate: TargetCandidate| TargetCandidate { load: state.load(candidate.id), ..candidate };
+        candidates.into_iter().map(with_load).collect()
+    }
+
+    /// Targets got a chunk each: it counts for the next set already.
+    pub fn placed(&self, ids: &[TargetId], candidates: &[TargetCandidate]) {
+        let mut state = self.state();
+        if ids.iter().any(|id| state.placer.load(*id).is_none()) {
+            state.handle_candidates(candidates);
+        }
+        state.placer.handle_placed(ids);
+    }
+
+    /// How busy a target is; None as long as nothing is known of it.
+    pub fn load(&self, id: TargetId) -> Option<TargetLoad> {
+        self.state().observer.load(id)
+    }
+
+    /// What stays of a temperature after an interval at present.
+    pub fn tau(&self) -> f64 {
+        self.state().observer.tau()
+    }
+}
+
+impl State {
+    fn load(&self, id: TargetId) -> Option<Load> {
+        self.placer.load(id)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+//! Which store codes the next stripe: each of those that have a chunk of its set could be the
+//! Master.
+//!
+//! They take turns by how fast they are, over all sets and files of a client. With a Master for each
+//! set, as before, a client that writes many small files fills one set, and one store codes all of
+//! them; and as in the ECFS paper (003, figure 3), several open files of one client load several
+//! Masters.
+
+use crate::coding::master;
+use crate::{Position, SetId, TargetId};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A Master is never taken for this many times as slow as the others, nor for as many times as
+/// fast, so that it is tried again.
+const MAX_FACTOR: f64 = 8.0;
+/// The weight of the newest stripe in what a Master usually takes.
+const NEWEST: f64 = 0.25;
+/// Whoever had no turn for a while has no claim to more than this many.
+const MOST_BEHIND: f64 = 2.0;
+/// What a stripe costs beside its bytes, in bytes.
+const STRIPE_BYTES: f64 = 65_536.0;
+
+/// What a client knows of the Masters.
+#[derive(Clone, Debug, Default)]
+pub struct Masters {
+    known: BTreeMap<TargetId, Known>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// When it has done what it was given, in a time of its own that goes on with its stripes.
+    due: f64,
+    /// Seconds a byte takes; None until it has coded one.
+    pace: Option<f64>,
+}
+
+impl Masters {
+    /// The position of the Master for a stripe of this many bytes, of those that have a place:
+    /// whose turn it is. It counts at once. Before there were any, it is another one with each set,
+    /// so that clients that know nothing do not all begin with the same one.
+    pub fn next(&mut self, set: SetId, places: &[Option<TargetId>], bytes: usize) -> Option<Position> {
+        let usual = self.usual_pace();
+        let latest = Position::placed(places).map(|(_, id)| self.due(id)).fold(0.0, f64::max);
+        let stride = cost(bytes);
+        let turn = |id: TargetId| (self.due(id)).max(latest - MOST_BEHIND * stride * MAX_FACTOR);
+        let first = Position::placed(places).map(|(_, id)| turn(id)).fold(f64::INFINITY, f64::min);
+        let is_first = |id: &TargetId| turn(*id) <= first;
+        let position = master(set, &places.iter().map(|id| id.filter(is_first)).collect::<Vec<_>>())?;
+        let id = places[position.index()]?;
+        let factor =
+            self.known.get(&id).and_then(|known| known.pace).zip(usual).map_or(1.0, |(pace, usual)| pace / usual);
+        let due = turn(id) + stride * factor.clamp(1.0 / MAX_FACTOR, MAX_FACTOR);
+        self.known.entry(id).or_default().due = due;
+        Some(position)
+    }
+
+    /// A Master took so long for a stripe of this many bytes, or was given up after it.
+    pub fn took(&mut self, id: TargetId, bytes: usize, took: Duration) {
+        let now = took.as_secs_f64() / cost(bytes);
+        // More makes no difference, and is forgotten later.
+        let now = self.usual_pace().map_or(now, |usual| now.min(2.0 * MAX_FACTOR * usual));
+        let known = self.known.entry(id).or_default();
+        known.pace = Some(known.pace.map_or(now, |pace| pace + NEWEST * (now - pace)));
+    }
+
+    fn due(&self, id: TargetId) -> f64 {
+        self.known.get(&id).map_or(0.0, |known| known.due)
+    }
+
+    /// The pace in the middle of all.
+    fn usual_pace(&self) -> Option<f64> {
+        let mut paces: Vec<f64> = self.known.values().filter_map(|known| known.pace).collect();
+        paces.sort_by(f64::total_cmp);
+        paces.get(paces.len() / 2).copied().filter(|pace| *pace > 0.0)
+    }
+}
+
+fn cost(bytes: usize) -> f64 {
+    bytes as f64 + STRIPE_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(ids: std::ops::Range<u16>) -> Vec<Option<TargetId>> {
+        ids.map(|id| Some(TargetId(id))).collect()
+    }
+
+    /// How many stripes of one set each of six Masters codes, where each takes so many milliseconds.
+    fn shares(masters: &mut Masters, stripes: usize, milliseconds: [u64; 6]) -> Vec<usize> {
+        let mut counts = vec![0; 6];
+        for _ in 0..stripes {
+            let at = masters.next(SetId(3), &places(0..6), 1 << 20).unwrap().index();
+            counts[at] += 1;
+            masters.took(TargetId(at as u16), 1 << 20, Duration::from_millis(milliseconds[at]));
+        }
+        counts
+    }
+
+    #[test]
+    fn stripes_of_one_set_go_round_all_its_stores() {
+        assert_eq!(shares(&mut Masters::default(), 60, [5; 6]), [10; 6]);
+    }
+
+    #[test]
+    fn a_slow_one_codes_less_and_never_nothing() {
+        let mut masters = Masters::default();
+        let counts = shares(&mut masters, 600, [5, 5, 20, 5, 5, 5]);
+        assert!((20..=40).contains(&counts[2]) && counts.iter().all(|count| *count > 0), "{counts:?}");
+        let counts = shares(&mut masters, 600, [5, 5, 100_000, 5, 5, 5]);
+        assert!((5..=20).contains(&counts[2]), "{counts:?}");
+        // It is as fast as the others again.
+        let counts = shares(&mut masters, 2000, [5; 6]);
+        assert!(counts[2] > 250, "{counts:?}");
+    }
+
+    #[test]
+    fn who_had_no_turn_has_no_claim_to_all_of_them() {
+        let mut masters = Masters::default();
+        (0..1000).for_each(|_| _ = masters.next(SetId(1), &places(0..5), 1 << 20));
+        let counts = shares(&mut masters, 120, [5; 6]);
+        assert!((20..=40).contains(&counts[5]), "{counts:?}");
+    }
+
+    #[test]
+    fn clients_that_know_nothing_begin_with_different_ones() {
+        let mut counts = [0; 6];
+        for set in (0..600).map(SetId) {
+            let first = Masters::default().next(set, &places(0..6), 100).unwrap();
+            assert_eq!(Some(first), master(set, &places(0..6)));
+            counts[first.index()] += 1;
+        }
+        assert!(counts.iter().all(|count| *count > 60), "{counts:?}");
+        assert_eq!(Masters::default().next(SetId(1), &[None, None], 1), None);
+        let one = Masters::default().next(SetId(1), &[None, Some(TargetId(7))], 1);
+        assert_eq!(one, Some(Position(1)));
+    }
+}
