@@ -5,7 +5,7 @@ mod common;
 
 use common::{Flaky, Scratch, memory, options, redb, small};
 use meta::journal::{JournalLimits, Journaled, Options, Status};
-use meta::kv::{Batch, Index, Kv, KvError};
+use meta::kv::{Batch, Index, Kv, KvError, RedbIndex};
 use meta::{Meta, Time};
 use plan::{Ino, TargetId, TxId};
 use std::collections::BTreeMap;
@@ -287,6 +287,25 @@ fn with_fewer_mirrors_than_may_be_lost_and_one_nothing_is_durable() {
     assert!(matches!(kv.commit(Batch::of(vec![])), Err(KvError::Unavailable(_))));
     assert!(kv.sync(seq).is_err());
     assert!(matches!(kv.close(), Err(KvError::Unavailable(_))));
+}
+
+/// As a metadata server that could not close the volume and stands by: somebody still holds what was
+/// open.
+#[test]
+fn an_engine_that_could_not_be_closed_releases_its_index() {
+    let (scratch, targets) = (Scratch::new(), targets(3));
+    let path = scratch.0.join("index");
+    let kv = Journaled::create(options(&targets, 2, redb(&path), small())).unwrap();
+    targets.iter().for_each(|target| target.dead.store(true, Ordering::Relaxed));
+    put(&kv, 1);
+    assert!(kv.close().is_err());
+    assert!(RedbIndex::open(&path).is_err(), "it is open");
+    kv.release();
+    let index = RedbIndex::open(&path).unwrap();
+    assert!(kv.get(b"sum").is_err() && kv.commit(Batch::default()).is_err());
+    kv.release();
+    drop(kv);
+    index.clear().unwrap();
 }
 
 #[test]
