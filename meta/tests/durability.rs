@@ -289,8 +289,8 @@ fn with_fewer_mirrors_than_may_be_lost_and_one_nothing_is_durable() {
     assert!(matches!(kv.close(), Err(KvError::Unavailable(_))));
 }
 
-/// As a metadata server that could not close the volume and stands by: somebody still holds what was
-/// open.
+/// As a metadata server that could not close the volume and stands by: somebody still holds what
+/// was open.
 #[test]
 fn an_engine_that_could_not_be_closed_releases_its_index() {
     let (scratch, targets) = (Scratch::new(), targets(3));
