@@ -1,5 +1,6 @@
 //! How a command ends when it does not succeed: one line on standard error and an exit status.
 
+use crate::interrupt::INTERRUPTED;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -109,7 +110,7 @@ impl Failure {
         match self {
             Self::Usage(_) => 2,
             Self::TooFew(_) => 3,
-            Self::Work(volume::Error::Interrupted) => 130,
+            Self::Work(volume::Error::Interrupted) => INTERRUPTED,
             _ => 1,
         }
     }

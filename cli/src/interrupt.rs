@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use volume::Control;
 
 /// The exit status of an interrupted command.
-const INTERRUPTED: i32 = 130;
+pub const INTERRUPTED: u8 = 130;
 
 /// Whether a signal ends the process, because there is nothing to clean up.
 static EXITS_AT_ONCE: AtomicBool = AtomicBool::new(false);
@@ -32,7 +32,7 @@ pub fn control(at_once: bool) -> Arc<Control> {
         let _ = ctrlc::set_handler(move || {
             cancelled.cancel();
             if EXITS_AT_ONCE.load(Ordering::Relaxed) || SIGNALS.fetch_add(1, Ordering::Relaxed) > 0 {
-                std::process::exit(INTERRUPTED);
+                std::process::exit(INTERRUPTED.into());
             }
         });
         control

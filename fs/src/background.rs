@@ -65,13 +65,15 @@ impl Background {
         }
         let weak = Arc::downgrade(fs);
         threads.push(std::thread::spawn(move || look_after(&weak, &ticks)));
-        let mut help = |work: fn(&Weak<FileSystem>, &Pauses)| {
+        let start = |work: fn(&Weak<FileSystem>, &Pauses)| {
             let (weak, pauses) = (Arc::downgrade(fs), self.pauses.clone());
-            helpers.push(std::thread::spawn(move || work(&weak, &pauses)));
+            std::thread::spawn(move || work(&weak, &pauses))
         };
         if !fs.volume.read_only {
-            help(crate::maintenance::probe::probe);
+            // Nobody waits for its end: it may wait for a target that hangs.
+            start(crate::maintenance::probe::probe);
         }
+        let mut help = |work| helpers.push(start(work));
         if !fs.is_shared() {
             help(crate::data::space::watch);
             help(crate::maintenance::collect::collect);
@@ -173,11 +175,20 @@ impl FileSystem {
             self.counts.begins(what);
             work()
         };
-        let tell = |line: &str| {
-            self.counts.defects.fetch_add(1, Ordering::Relaxed);
-            self.volume.warn(line);
-        };
+        caught(what, |line| self.note_defect(line), work)
+    }
+
+    /// As [`Self::beside`], for work that may wait for a target and does without the file system: a
+    /// volume that is closed meanwhile does not stay open for it.
+    pub(crate) fn beside_without<T>(fs: &Weak<Self>, what: &str, work: impl FnOnce() -> T) -> Option<T> {
+        let tell = |line: &str| fs.upgrade().iter().for_each(|fs| fs.note_defect(line));
         caught(what, tell, work)
+    }
+
+    /// Logs and counts a panic of background work.
+    fn note_defect(&self, line: &str) {
+        self.counts.defects.fetch_add(1, Ordering::Relaxed);
+        self.volume.warn(line);
     }
 
     fn store_pieces(&self, file: &Arc<File>, taken: Vec<Taken>) -> Result<()> {

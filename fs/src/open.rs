@@ -124,6 +124,7 @@ impl FileSystem {
     }
 
     /// Opens the index of the metadata. Recreates a damaged one: it is only a cache of the journal.
+    /// Makes another file where this process still clears the last one, as a standby.
     fn index(path: &Path, cache_bytes: usize) -> Result<Box<dyn Index>> {
         match RedbIndex::open_with(path, cache_bytes) {
             Ok(index) => Ok(Box::new(index)),
@@ -400,6 +401,15 @@ impl FileSystem {
         done.and(closed)
     }
 
+    /// Closes what is open of the metadata on this machine, once the volume is closed or abandoned,
+    /// however that went: this process can stand by for another server then, although somebody
+    /// still holds the file system, as a command that waits for a target that hangs.
+    pub fn release(&self) {
+        if let Some(engine) = self.role.owner() {
+            engine.journal.release();
+        }
+    }
+
     /// The number of unreachable targets, if nothing can be written without them, and if this
     /// machine keeps everything that they miss: the local WAL keeps transactions, nothing keeps
     /// data of files. None otherwise.
@@ -421,6 +431,26 @@ impl Drop for FileSystem {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A standby that is told to open the volume while it clears its index.
+    #[test]
+    fn an_index_that_is_still_open_is_left_and_another_one_made() {
+        let place = std::env::temp_dir().join(format!("weft-open-{}", std::process::id()));
+        std::fs::create_dir_all(&place).unwrap();
+        let path = place.join(INDEX);
+        let [first, second] = [1, 2].map(|number| {
+            let index = FileSystem::index(&path, 1 << 20).unwrap();
+            let key = [number];
+            index.apply(&mut [(&key[..], Some(&key[..]))].into_iter(), Default::default(), true).unwrap();
+            index
+        });
+        assert_eq!((first.get(&[2]), second.get(&[1])), (Ok(None), Ok(None)));
+        first.clear().unwrap();
+        assert_eq!(second.get(&[2]), Ok(Some(vec![2])));
+        drop((first, second));
+        assert_eq!(FileSystem::index(&path, 1 << 20).unwrap().get(&[2]), Ok(Some(vec![2])));
+        std::fs::remove_dir_all(place).unwrap();
+    }
 
     /// A metadata server leaves the volume to others then, and only then.
     #[test]

@@ -2,9 +2,14 @@
 
 mod lab;
 
-use fs::{FileKind, ROOT};
+use fs::{FileKind, FileSystem, OpenOptions, Places, ROOT};
 use lab::*;
+use meta::kv::MemoryIndex;
+use plan::TargetId;
 use std::io::IoSlice;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use volume::Control;
 use volume::target::{Claim, ClaimRequest, Durable, Epoch, Faults, ReadAt, Target, TargetFile};
@@ -184,4 +189,45 @@ fn a_disk_that_hangs_holds_up_neither_collector_nor_repair() {
     assert!(done.failed.is_empty(), "{done:?}");
     // Closing does not wait for the disk either.
     within(120, move || _ = fs.close_volume());
+}
+
+/// A place whose directory hangs, as a disk does that has failed.
+#[derive(Debug)]
+struct Hanging {
+    asked: Mutex<Sender<()>>,
+    released: Mutex<Receiver<()>>,
+}
+
+impl Places for Hanging {
+    fn format(&self, _: &Path) -> fs::Result<Arc<dyn Target>> {
+        unreachable!("nobody makes any")
+    }
+
+    fn open(&self, _: &Path) -> fs::Result<Arc<dyn Target>> {
+        let _ = self.asked.lock().unwrap().send(());
+        let _ = self.released.lock().unwrap().recv();
+        Err(fs::Error::Unavailable("it hung".into()))
+    }
+
+    fn full(&self, place: &Path) -> fs::Result<PathBuf> {
+        Ok(place.into())
+    }
+}
+
+/// As when a server gives the volume away while it looks for a target that is missing.
+#[test]
+fn a_missing_target_that_hangs_keeps_no_closed_volume_open() {
+    let lab = Lab::new("rs:2+1", 3);
+    let ((asked, asks), (release, released)) = (channel(), channel());
+    let places = Arc::new(Hanging { asked: Mutex::new(asked), released: Mutex::new(released) });
+    let there = lab.disks.iter().take(2).enumerate();
+    let there = there.map(|(number, disk)| (TargetId(number as u16), disk.clone() as Arc<dyn Target>)).collect();
+    let options = OpenOptions { places, ..OpenOptions::default() };
+    let fs = FileSystem::open_on(lab.label.clone(), there, Box::new(MemoryIndex::default()), options).unwrap();
+    asks.recv_timeout(Duration::from_secs(60)).unwrap();
+    let weak = Arc::downgrade(&fs);
+    fs.close_volume().unwrap();
+    drop(fs);
+    until("nothing holds it", || weak.strong_count() == 0);
+    drop::<Sender<()>>(release);
 }

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Flaky, Scratch, memory, options, redb, small};
 use meta::journal::{JournalLimits, Journaled, Options, Status};
-use meta::kv::{Batch, Index, Kv, KvError};
+use meta::kv::{Batch, Index, Kv, KvError, RedbIndex};
 use meta::{Meta, Time};
 use plan::{Ino, TargetId, TxId};
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use volume::target::{Target, TargetFile};
+use volume::target::{ClaimRequest, Lease, Target, TargetFile};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -289,6 +289,25 @@ fn with_fewer_mirrors_than_may_be_lost_and_one_nothing_is_durable() {
     assert!(matches!(kv.close(), Err(KvError::Unavailable(_))));
 }
 
+/// As a metadata server that could not close the volume and stands by: somebody still holds what
+/// was open.
+#[test]
+fn an_engine_that_could_not_be_closed_releases_its_index() {
+    let (scratch, targets) = (Scratch::new(), targets(3));
+    let path = scratch.0.join("index");
+    let kv = Journaled::create(options(&targets, 2, redb(&path), small())).unwrap();
+    targets.iter().for_each(|target| target.dead.store(true, Ordering::Relaxed));
+    put(&kv, 1);
+    assert!(kv.close().is_err());
+    assert!(RedbIndex::open(&path).is_err(), "it is open");
+    kv.release();
+    let index = RedbIndex::open(&path).unwrap();
+    assert!(kv.get(b"sum").is_err() && kv.commit(Batch::default()).is_err());
+    kv.release();
+    drop(kv);
+    index.clear().unwrap();
+}
+
 #[test]
 fn a_mirror_that_hangs_delays_nobody() {
     let targets = targets(4);
@@ -297,6 +316,29 @@ fn a_mirror_that_hangs_delays_nobody() {
     kv.sync(put(&kv, 1)).unwrap();
     assert!(kv.status().failed.is_empty() || kv.status().whole == 3, "{:?}", kv.status());
     targets[1].hang.store(false, Ordering::Relaxed);
+}
+
+/// The next server can open the volume without it.
+#[test]
+fn a_target_that_hangs_does_not_delay_the_return_of_the_claim() {
+    let targets = targets(4);
+    let limits = JournalLimits { deadline: Duration::from_secs(3600), ..quiet() };
+    let kv = Journaled::create(options(&targets, 2, memory(), limits)).unwrap();
+    kv.sync(put(&kv, 1)).unwrap();
+    // It is no mirror.
+    assert_eq!(kv.status().mirrors, [TargetId(0), TargetId(1), TargetId(2)]);
+    targets[3].hang.store(true, Ordering::Relaxed);
+    let (closed, closes) = std::sync::mpsc::channel();
+    std::thread::spawn(move || closed.send(kv.close()));
+    closes.recv_timeout(Duration::from_secs(120)).expect("it waits for the target that hangs").unwrap();
+    let is_released = |target: &Flaky| target.claims.claim(&ClaimRequest::Read).unwrap().lease == Lease::Released;
+    assert!(targets[..3].iter().all(|target| is_released(target)));
+    targets[3].hang.store(false, Ordering::Relaxed);
+    let begun = Instant::now();
+    while !is_released(&targets[3]) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it is not released later");
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 /// Three of four are enough: the fourth has less work, and one that is slow becomes the fourth.

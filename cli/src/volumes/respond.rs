@@ -149,9 +149,12 @@ fn carry_out_for(directory: OsString, arguments: Vec<OsString>, operator: bool, 
     // Even after a panic, the client gets an answer and the mount goes on.
     let work = || interrupt::under(control.clone(), || show::captured(|| carry_out(arguments, operator)));
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-    let (status, output, errors) = done.unwrap_or_else(|_| {
+    let (status, output, mut errors) = done.unwrap_or_else(|_| {
         (1, String::new(), "weft: a defect in the process that has the volume, see its log\n".into())
     });
+    if status == interrupt::INTERRUPTED && standing_by().is_some() {
+        errors.push_str("weft: this metadata server gave the volume away, or ends: give the command again\n");
+    }
     Answer { status, output, errors }
 }
 

@@ -1,6 +1,7 @@
 //! Fairness test: one member sends more requests than its share, to a real server with
 //! certificates. The server still answers the other members.
 
+use super::commands::CommandDesk;
 use super::link::way;
 use super::{COMMAND, MetaServer, Ticket};
 use crate::identity::{Identity, Members, make_identities};
@@ -117,7 +118,7 @@ fn one_member_keeps_nobody_else_from_being_answered() {
     make_identities(&place, &members).unwrap();
     let sessions = Sessions::new(volume(), Duration::from_secs(24 * 60 * 60));
     let mut meta = MetaServer::new(sessions, command);
-    (meta.waiting, meta.running) = (Shares::new(PLACES), Shares::new(PLACES));
+    (meta.waiting, meta.desk) = (Shares::new(PLACES), CommandDesk::new(command, PLACES));
     let meta = Arc::new(meta);
     let tls = Some(Identity::at(&place.join("meta")).server().unwrap());
     let server = Server::new(meta.service(), ServerOptions { tls, role: Role::META, ..ServerOptions::default() });

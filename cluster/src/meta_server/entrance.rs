@@ -3,10 +3,11 @@
 //! that was made when the volume had gone to another server is not given: the client asks that one,
 //! which knows which requests were carried out.
 
+use super::commands::Commands;
 use super::company::{Company, StandbyProgress};
 use super::peers::{Door, PEER, PeerAnswer, What, reply};
 use super::seat::Peer;
-use super::service::{Commands, MetaServer, Shared};
+use super::service::{MetaServer, Shared};
 use super::whereabouts::{Whereabouts, not_holder};
 use super::{COMMAND, WHO};
 use crate::capability::now_ms;
@@ -14,9 +15,10 @@ use crate::ranks::StandbyPosition;
 use fs::Tenure;
 use plan::TxId;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use volume::ranked::Ranked;
 use volume::{Control, lock, unpoisoned};
 use wire::{Reply, Request, Service};
@@ -27,6 +29,9 @@ const LEASE_TIMEOUT: Duration = Duration::from_millis(1500);
 /// How long a command waits for a server that takes over, and how often it looks.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
 const COMMAND_POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// How long a client waits for the answer while the volume goes from this server to another, or
+/// from another to this one. A server that is asked which one has it must answer within a second.
+const HANDOVER_TIMEOUT: Duration = Duration::from_millis(800);
 /// How long what was open may take to be gone. What hangs longer is left to itself.
 const DROP_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a server that was invited may take until it has the volume.
@@ -41,19 +46,35 @@ pub(super) struct Term {
     over: AtomicBool,
 }
 
-/// Drops what was open, with its threads.
-pub(super) fn let_go(term: Option<Arc<Term>>) {
-    let (sender, gone) = std::sync::mpsc::channel::<()>();
+/// The end of what was open.
+pub(super) struct Leaving(Receiver<()>);
+
+/// Closes the index of what was open, which is closed or abandoned, and drops it with its threads
+/// and locks. It waits for neither.
+pub(super) fn let_go(term: Option<Arc<Term>>) -> Leaving {
+    let (sender, gone) = channel::<()>();
     std::thread::spawn(move || {
+        if let Some(term) = &term {
+            term.meta.volume().release();
+        }
         drop(term);
         drop(sender);
     });
-    let _ = gone.recv_timeout(DROP_TIMEOUT);
+    Leaving(gone)
+}
+
+impl Leaving {
+    /// Waits until it is gone.
+    pub fn wait(self) {
+        let _ = self.0.recv_timeout(DROP_TIMEOUT);
+    }
 }
 
 /// What a server knows and shares with its connections.
 pub(super) struct Entrance {
     term: RwLock<Option<Arc<Term>>>,
+    /// A handover from or to this server is under way.
+    moves: watch::Sender<bool>,
     company: Mutex<Company>,
     /// The server that has the volume, as far as this one knows.
     holder: Mutex<Option<Peer>>,
@@ -78,6 +99,7 @@ impl Entrance {
     ) -> Self {
         Self {
             term: RwLock::default(),
+            moves: watch::Sender::new(false),
             company: Mutex::new(company),
             holder: Mutex::default(),
             progress: Ranked::default(),
@@ -116,6 +138,7 @@ impl Entrance {
         self.set_holder(Some(own));
         let term = Arc::new(Term { meta, over: AtomicBool::new(false) });
         *unpoisoned(self.term.write()) = Some(term);
+        self.set_moves(false);
     }
 
     /// From now on no request is answered, and none that is under way gets the answer that it
@@ -125,6 +148,19 @@ impl Entrance {
         let term = unpoisoned(self.term.write()).take()?;
         term.over.store(true, Ordering::SeqCst);
         Some(term)
+    }
+
+    /// Whether a handover from or to this server is under way. Clients wait for its end here, and
+    /// do not ask one server after the other meanwhile, with pauses that grow.
+    pub fn set_moves(&self, moves: bool) {
+        self.moves.send_replace(moves);
+    }
+
+    /// Waits for the end of a handover, if one is under way.
+    async fn moved(&self) {
+        let mut moves = self.moves.subscribe();
+        // At the least, the client gets the answer that it would have had at once.
+        let _ = tokio::time::timeout(HANDOVER_TIMEOUT, moves.wait_for(|moves| !moves)).await;
     }
 
     /// What is open, if this server has the volume.
@@ -194,6 +230,9 @@ impl Entrance {
         if request.method == PEER {
             return self.hear(&request).await;
         }
+        if self.now().is_none() {
+            self.moved().await;
+        }
         if request.method == COMMAND {
             self.somebody_has_it().await;
         }
@@ -205,16 +244,23 @@ impl Entrance {
         if request.method == WHO {
             term.meta.set_servers(self.company().addresses());
         }
-        let service = Shared(term.meta.clone());
         if request.method == COMMAND {
             // It may be the command that hands the volume over, which must not wait for itself.
+            let answer = term.meta.command(request);
             drop(term);
-            return service.call(request).await;
+            return answer.await;
         }
+        let service = Shared(term.meta.clone());
         // A client that asks which server has the volume asks all of them.
         let timeout = if request.method == WHO { Duration::ZERO } else { LEASE_TIMEOUT };
         let reply = service.call(request).await;
-        if self.may_answer(&term, timeout).await { reply } else { self.elsewhere() }
+        if self.may_answer(&term, timeout).await {
+            return reply;
+        }
+        // The handover waits for who holds them.
+        drop((term, service));
+        self.moved().await;
+        self.elsewhere()
     }
 
     /// Whether another server has the volume, as far as this one knows.
@@ -254,5 +300,30 @@ pub(super) struct EntranceService(pub Arc<Entrance>);
 impl Service for EntranceService {
     async fn call(&self, request: Request) -> Reply {
         self.0.answer(request).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::company::Company;
+    use super::*;
+    use std::task::{Context, Poll, Waker};
+
+    /// It asked other servers meanwhile, which knew no more, and paused longer each time.
+    #[test]
+    fn a_client_waits_for_the_end_of_a_handover() {
+        let own = Peer { name: "a".into(), address: "a:1".into() };
+        let (company, door) = (Company::new(own, Vec::new()), Door::new([7; 16], None));
+        let entrance = Entrance::new(company, door, String::new(), |_, _, _| Vec::new(), drop);
+        let _inside = crate::runtime().enter();
+        let is_answered = |answer: &mut std::pin::Pin<Box<dyn Future<Output = ()> + '_>>| {
+            answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(())
+        };
+        assert!(is_answered(&mut (Box::pin(entrance.moved()) as _)), "nothing is under way");
+        entrance.set_moves(true);
+        let mut answer = Box::pin(entrance.moved()) as _;
+        assert!(!is_answered(&mut answer));
+        entrance.set_moves(false);
+        crate::runtime().block_on(answer);
     }
 }

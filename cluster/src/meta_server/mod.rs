@@ -1,8 +1,12 @@
 //! The metadata server of a volume, and the client's connection to it.
 
+mod beside;
+mod commands;
 mod company;
 #[cfg(test)]
 mod crowded;
+#[cfg(test)]
+mod ending;
 mod entrance;
 mod grants;
 mod link;
@@ -22,13 +26,15 @@ mod trail;
 mod watch;
 mod whereabouts;
 
+pub use commands::Commands;
 pub use company::{StandbyProgress, Standing};
 pub use link::{command, connect, set_server_timeout};
 pub use list::write_list;
 pub use maintenance::keep;
-pub use post::{Host, Post, PostOptions, Standings, join};
+pub use peers::join;
+pub use post::{Host, Post, PostOptions, Standings};
 pub use seat::Peer;
-pub use service::{Commands, MetaServer};
+pub use service::MetaServer;
 pub use standby::Standby;
 pub use whereabouts::Whereabouts;
 

@@ -7,6 +7,7 @@ use super::company::StandbyProgress;
 use super::link::way;
 use super::seat::Peer;
 use crate::capability::{CLOCK_TOLERANCE, ClusterKey, Guard, Wanted, now_ms};
+use fs::Error;
 use plan::TxId;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -19,6 +20,8 @@ use wire::{Client, ClientOptions, Reply, Role};
 pub(super) const PEER: u16 = 1002;
 /// Status of an answer: the sender is no server of this cluster, or the message cannot be read.
 const PEER_REFUSED: u16 = 1;
+/// How long another server may take to answer.
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Connections to other servers; there are never more than a few.
 const MAX_CONNECTIONS: usize = 64;
 
@@ -103,6 +106,24 @@ impl Ways {
             Err(why) => Err(why.to_string()),
         }
     }
+}
+
+/// Asks the servers of a volume for the volume's label, and for the list of servers.
+///
+/// # Errors
+/// If none of them answers with a label.
+pub fn join(addresses: &[String], own: &Peer, key: Option<Arc<ClusterKey>>) -> fs::Result<(String, Vec<Peer>)> {
+    let ways = Ways::new(own.clone(), [0; 16], key);
+    let mut refused = Vec::new();
+    for address in addresses {
+        match ways.ask(address, What::Join, ANSWER_TIMEOUT).map(|peer_answer| (peer_answer.label, peer_answer.servers))
+        {
+            Ok((Some(label), servers)) => return Ok((label, servers)),
+            Ok((None, _)) => refused.push(format!("{address}: it has no label to give")),
+            Err(why) => refused.push(format!("{address}: {why}")),
+        }
+    }
+    Err(Error::Unavailable(refused.join("; ")))
 }
 
 /// Reads messages of other servers and checks their tokens.

@@ -1,12 +1,13 @@
 //! A process that serves a volume's metadata beside others: it does what its seat says. One thread
 //! has the seat. Long work has a thread of its own, which reports its end to the seat's thread.
 
+use super::commands::Commands;
 use super::company::{Company, HEARTBEAT_INTERVAL, StandbyProgress, Standing};
 use super::entrance::{Entrance, EntranceService, Invited, TAKEOVER_TIMEOUT, let_go};
 use super::list::{read_list, write_list};
-use super::peers::{Door, Ways, What};
+use super::peers::{ANSWER_TIMEOUT, Door, Ways, What};
 use super::seat::{Action, Claimed, Peer, Rules, Seat, SeatState};
-use super::service::{Commands, MetaServer};
+use super::service::MetaServer;
 use super::trail::Trail;
 use super::watch::{Watch, WatchResult};
 use crate::capability::ClusterKey;
@@ -31,8 +32,6 @@ const LONG_DRAIN: Duration = Duration::from_secs(10);
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a server that ends waits for an opening that has begun.
 const ENDS: Duration = Duration::from_secs(1);
-/// How long another server may take to answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What a post is for, and what it needs.
 pub struct PostOptions {
@@ -285,24 +284,6 @@ impl Post {
     }
 }
 
-/// Asks the servers of a volume for the volume's label, and for the list of servers.
-///
-/// # Errors
-/// If none of them answers with a label.
-pub fn join(addresses: &[String], own: &Peer, key: Option<Arc<ClusterKey>>) -> fs::Result<(String, Vec<Peer>)> {
-    let ways = Ways::new(own.clone(), [0; 16], key);
-    let mut refused = Vec::new();
-    for address in addresses {
-        match ways.ask(address, What::Join, ANSWER_TIMEOUT).map(|peer_answer| (peer_answer.label, peer_answer.servers))
-        {
-            Ok((Some(label), servers)) => return Ok((label, servers)),
-            Ok((None, _)) => refused.push(format!("{address}: it has no label to give")),
-            Err(why) => refused.push(format!("{address}: {why}")),
-        }
-    }
-    Err(Error::Unavailable(refused.join("; ")))
-}
-
 /// A handover in progress: the successor, its begin, and the channel of the caller that waits.
 struct Giving {
     to: Peer,
@@ -396,12 +377,13 @@ impl<H: Host> Driver<H> {
                     }
                     host.closing();
                     host.closed();
-                    let_go(term);
+                    let_go(term).wait();
                     Ok(0)
                 });
             }
             Action::Close { .. } => {
                 let next = self.giving.as_ref().map(|giving| (giving.to.clone(), giving.answer.is_some()));
+                self.post.entrance.set_moves(next.is_some());
                 let term = self.post.entrance.end(next.as_ref().map(|(to, _)| to.clone()));
                 self.spawn("closing the volume", Event::Closed, move |post, host| {
                     let drain = if next.is_some() { DRAIN_TIMEOUT } else { LONG_DRAIN };
@@ -417,10 +399,13 @@ impl<H: Host> Driver<H> {
                         term.meta.close()
                     });
                     host.closed();
+                    // Before the invitation, as the next one may need the locks of directories; it
+                    // tries again until they are free.
+                    let leaving = let_go(term);
                     if let (Ok(_), Some((to, stays))) = (&closed, &next) {
                         post.invite(to, if *stays { TAKEOVER_TIMEOUT } else { LEAVE_TIMEOUT });
                     }
-                    let_go(term);
+                    leaving.wait();
                     closed
                 });
             }
@@ -441,10 +426,18 @@ impl<H: Host> Driver<H> {
                 let others = waits(&why) || matches!(why, Error::Meta(meta::Error::Unavailable(_)));
                 let how = if others { Claimed::Failed } else { Claimed::Unable };
                 self.seat.claimed(how, &self.rules, now, random);
+                self.post.entrance.set_moves(false);
                 self.waiting.drain(..).for_each(|answer| _ = answer.send(Err(why.to_string())));
                 self.cannot_open(why)?;
             }
             Event::Closed(closed) => {
+                self.post.entrance.set_moves(false);
+                if let Err(why) = closed.as_ref()
+                    && self.stopped.is_none()
+                {
+                    let line = "its index is closed all the same, and this server stands by";
+                    self.host.say(&format!("the volume could not be closed: {why}; {line}"));
+                }
                 self.finish_giving(&closed);
                 if closed.is_err() || self.seat.state() == SeatState::HandingOver {
                     self.outcome = closed;
@@ -461,7 +454,10 @@ impl<H: Host> Driver<H> {
             }
             Event::Invited(answer) => {
                 match self.seat.state() {
-                    SeatState::Standby | SeatState::Claiming => self.waiting.push(answer),
+                    SeatState::Standby | SeatState::Claiming => {
+                        self.post.entrance.set_moves(true);
+                        self.waiting.push(answer);
+                    }
                     SeatState::Holder => _ = answer.send(Ok(())),
                     _ => _ = answer.send(Err("it ends".into())),
                 }
@@ -583,6 +579,7 @@ impl Post {
         let taken = self.ways.ask(&next.address, What::TakeOver, timeout);
         let takes = matches!(taken, Ok(peer_answer) if peer_answer.refused.is_none());
         self.entrance.set_holder(takes.then(|| next.clone()));
+        self.entrance.set_moves(false);
     }
 }
 

@@ -1,5 +1,7 @@
 //! The metadata server: answers the requests of clients in their sessions.
 
+use super::beside::DroppedBeside;
+use super::commands::{CommandDesk, Commands, MAX_COMMANDS};
 use super::grants::Signer;
 use super::whereabouts::{Whereabouts, holds, not_holder};
 use super::{ANSWER_IS_GONE, COMMAND, NO_SESSION, NOT_UNDERSTOOD, RECALL, Ticket, WHO};
@@ -17,26 +19,21 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use volume::counts::Operation;
+use volume::lock;
 use volume::ranked::Ranked;
-use volume::{Control, lock};
 use wire::{Complaints, Peer, Reply, Request, Service};
 
-/// Maximum number of commands at a time.
-const COMMANDS: usize = 64;
 /// How long a repeated request waits for the first one to end.
 const REPEAT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Executes a command until it ends or is cancelled. The command is bytes that only the command
-/// line understands. The second argument says whether an operator sent it.
-pub type Commands = fn(&[u8], bool, &Arc<Control>) -> Vec<u8>;
-
 /// A metadata server: the sessions of a volume's clients.
 pub struct MetaServer {
-    sessions: Arc<Sessions>,
-    commands: Commands,
+    /// With them ends the volume, if nobody else holds it.
+    sessions: DroppedBeside<Arc<Sessions>>,
+    pub(super) desk: Arc<CommandDesk>,
     replays: Ranked<HashMap<SessionId, Arc<Replay>>, SessionAnswers>,
     signer: Option<Signer>,
-    counts: Counts,
+    counts: Arc<Counts>,
     complaints: Complaints,
     /// The servers of the volume, for clients.
     servers: Mutex<Vec<String>>,
@@ -47,7 +44,6 @@ pub struct MetaServer {
     pub(super) waiting: Shares,
     /// Limits other requests that may wait for a disk, or for an earlier copy of themselves.
     pub(super) working: Shares,
-    pub(super) running: Shares,
 }
 
 /// Counters of requests, by the number of the operation.
@@ -66,6 +62,16 @@ impl Counts {
         let found = self.0.iter().find(|(other, ..)| *other == number).or(self.0.last());
         found.map(|(.., operation)| operation)
     }
+
+    /// Counts a request, and how long its answer takes.
+    async fn counted(&self, method: u16, answer: impl Future<Output = Reply>) -> Reply {
+        let begun = Instant::now();
+        let reply = answer.await;
+        if let Some(operation) = self.of(method) {
+            operation.note(begun.elapsed(), (reply.status == 0).then_some(0));
+        }
+        reply
+    }
 }
 
 impl MetaServer {
@@ -73,17 +79,16 @@ impl MetaServer {
     pub fn new(sessions: Arc<Sessions>, commands: Commands) -> Self {
         sessions.keep_ticking();
         Self {
-            sessions,
-            commands,
+            sessions: DroppedBeside::new(sessions),
+            desk: CommandDesk::new(commands, MAX_COMMANDS),
             replays: Ranked::default(),
             signer: None,
-            counts: Counts::default(),
+            counts: Arc::default(),
             complaints: Complaints::default(),
             servers: Mutex::default(),
             retired: Ranked::default(),
             waiting: Shares::new(crate::MAX_BLOCKING_OPERATIONS / 2),
             working: Shares::new(crate::MAX_BLOCKING_OPERATIONS / 8 * 3),
-            running: Shares::new(COMMANDS),
         }
     }
 
@@ -122,8 +127,10 @@ impl MetaServer {
     }
 
     /// The server begins to end: it answers the requests that it has, and ends no sessions.
+    /// Commands that work on the volume end soon.
     pub fn stop(&self) {
         self.sessions.stop();
+        self.desk.cancel();
     }
 
     /// Tells all clients to look for the next server now.
@@ -139,6 +146,13 @@ impl MetaServer {
     /// When something could not be committed.
     pub fn close(&self) -> fs::Result<usize> {
         self.sessions.close()
+    }
+
+    /// Carries a command out, and holds nothing of the volume meanwhile. It may be the command that
+    /// gives the volume away.
+    pub(super) fn command(&self, request: Request) -> impl Future<Output = Reply> + use<> {
+        let (desk, counts) = (self.desk.clone(), self.counts.clone());
+        async move { counts.counted(COMMAND, desk.carry_out(request)).await }
     }
 
     /// Number of clients with a session.
@@ -264,23 +278,10 @@ fn recall(peer: &Arc<Peer>) -> Recall {
 /// Shared by all requests, each of which outlives its future.
 pub(super) struct Shared(pub Arc<MetaServer>);
 
-/// Cancels a command when its client is gone.
-struct Cancel(Arc<Control>);
-
-impl Drop for Cancel {
-    fn drop(&mut self) {
-        self.0.cancel();
-    }
-}
-
 impl Service for Shared {
     async fn call(&self, request: Request) -> Reply {
-        let (begun, method) = (Instant::now(), request.method);
-        let reply = self.answer(request).await;
-        if let Some(operation) = self.0.counts.of(method) {
-            operation.note(begun.elapsed(), (reply.status == 0).then_some(0));
-        }
-        reply
+        let (counts, method) = (&self.0.counts, request.method);
+        counts.counted(method, self.answer(request)).await
     }
 }
 
@@ -294,19 +295,7 @@ impl Shared {
             return holds(self.0.sessions.opening().number, servers);
         }
         if request.method == COMMAND {
-            let cancel = Cancel(Arc::default());
-            let (commands, control) = (self.0.commands, cancel.0.clone());
-            let operator = crate::identity::is_operator(&request.peer);
-            let place = self.0.running.take(request.peer.name.as_deref()).await;
-            let work = tokio::task::spawn_blocking(move || {
-                // Hold the place until the command is done, even when its client is gone.
-                let _place = place;
-                commands(&request.body, operator, &control)
-            });
-            return match work.await {
-                Ok(answer) => Reply::default().with_payload(answer),
-                Err(_) => Reply::error(wire::STATUS_PANICKED, Vec::new()),
-            };
+            return self.0.desk.clone().carry_out(request).await;
         }
         let Ok((ticket, arguments)) = postcard::take_from_bytes::<Ticket>(&request.body) else {
             return Reply::error(NOT_UNDERSTOOD, Vec::new());

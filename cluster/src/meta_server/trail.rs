@@ -74,13 +74,13 @@ impl Trail {
         std::thread::spawn(move || new.run(&directory, &entrance, &places));
     }
 
-    /// Ends that. Afterwards the index is closed.
+    /// Ends that. Afterwards the index is closed, unless it is being cleared; then it is worth
+    /// nothing, and an opening makes another one.
     pub fn stop(&self) {
         let Some(walk) = self.walk.lock().take() else { return };
         walk.ended.store(true, Ordering::SeqCst);
-        if let Some(shelf) = walk.shelf.lock().take() {
-            shelf.close();
-        }
+        let shelf = walk.shelf.lock().take();
+        shelf.iter().for_each(|shelf| shelf.close());
         self.entrance.progress.lock().0.applied = None;
     }
 }

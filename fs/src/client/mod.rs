@@ -73,7 +73,7 @@ pub(crate) struct Client {
     name: String,
     pub sets: Arc<Leased>,
     pub(crate) removals: Removals,
-    pub(crate) find: Find,
+    pub(crate) find: Arc<dyn Fn(&Member) -> Result<Arc<dyn Target>> + Send + Sync>,
     /// Open files: the number of all openers, and of those that write.
     open: Ranked<HashMap<Ino, (u32, u32)>, ClientOpens>,
     /// Files that were opened for writing and not reported clean to the server since, with the
@@ -168,7 +168,7 @@ pub(crate) fn begin(server: Server, name: &str, wishes: &OpenOptions) -> Result<
         name: name.into(),
         sets,
         removals: Removals::default(),
-        find,
+        find: find.into(),
         open: Ranked::default(),
         dirty: Ranked::default(),
         owed: Ranked::default(),

@@ -11,6 +11,7 @@ use std::io::{self, IoSlice};
 use std::ops::RangeInclusive;
 use std::sync::Weak;
 use std::time::{Duration, Instant};
+use volume::Targets;
 use volume::target::{Durable, Target, TargetFile};
 
 /// No chunk set has this number: files of it are probes of whether a target can be written.
@@ -48,52 +49,94 @@ impl Probes {
 
 /// The thread that probes failed targets.
 pub(crate) fn probe(fs: &Weak<FileSystem>, pauses: &Pauses) {
+    probe_by(fs, pauses, works);
+}
+
+fn probe_by(fs: &Weak<FileSystem>, pauses: &Pauses, works: impl Fn(&Targets, TargetId) -> bool) {
     let mut probes = Probes::default();
+    let open = || fs.upgrade().filter(|fs| !fs.is_closed());
     while pauses.pause(CHECK_INTERVAL) {
-        let Some(fs) = fs.upgrade().filter(|fs| !fs.is_closed()) else { return };
-        fs.beside("trying targets", || {
-            let targets = &fs.store.targets;
-            // Do not probe a target that is still busy with requests that timed out.
-            let failing = targets.ids().into_iter().filter(|&id| targets.error(id).is_some() && !targets.hangs(id));
-            let failing: Vec<TargetId> = failing.collect();
-            for id in probes.due(&failing, Instant::now()) {
-                if fs.works(id) {
-                    // The target may have missed deletions.
-                    fs.orphan_chunks.suspect(id);
-                    targets.forgive(id);
-                    if let Some(engine) = fs.role.owner() {
-                        engine.journal.retry();
-                    }
-                }
-                probes.tried(id, Instant::now());
+        // A target that hangs keeps no file system open.
+        let Some(targets) = open().map(|fs| fs.store.targets.clone()) else { return };
+        // Do not probe a target that is still busy with requests that timed out.
+        let failing = targets.ids().into_iter().filter(|&id| targets.error(id).is_some() && !targets.hangs(id));
+        let failing: Vec<TargetId> = failing.collect();
+        for id in probes.due(&failing, Instant::now()) {
+            let works = FileSystem::beside_without(fs, "trying a target", || works(&targets, id));
+            probes.tried(id, Instant::now());
+            let Some(fs) = open() else { return };
+            if works == Some(true) {
+                fs.beside("using a target again", || fs.forgive(id));
             }
-        });
+        }
     }
 }
 
+/// Whether a target can be written durably.
+fn works(targets: &Targets, id: TargetId) -> bool {
+    // Two probes at the same time use different files.
+    let file = TargetFile::NewChunk { set: PROBE_SET, position: Position(fastrand::u16(..)) };
+    let done = targets.each([(0, id)], move |_, target: &dyn Target| {
+        let written =
+            target.write(file, 0, &[IoSlice::new(b"does it work?")], Durable::Later).and_then(|_| target.sync(file));
+        let removed = target.remove(file);
+        match written {
+            // A full target works.
+            Err(why) if matches!(why.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => removed,
+            written => written.and(removed),
+        }
+    });
+    done.iter().all(|(.., done)| done.is_ok())
+}
+
 impl FileSystem {
-    /// Whether a target can be written durably.
-    fn works(&self, id: TargetId) -> bool {
-        // Two probes at the same time use different files.
-        let file = TargetFile::NewChunk { set: PROBE_SET, position: Position(fastrand::u16(..)) };
-        let done = self.store.targets.each([(0, id)], move |_, target: &dyn Target| {
-            let written = target
-                .write(file, 0, &[IoSlice::new(b"does it work?")], Durable::Later)
-                .and_then(|_| target.sync(file));
-            let removed = target.remove(file);
-            match written {
-                // A full target works.
-                Err(why) if matches!(why.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => removed,
-                written => written.and(removed),
-            }
-        });
-        done.iter().all(|(.., done)| done.is_ok())
+    /// Uses a target that failed and works again.
+    fn forgive(&self, id: TargetId) {
+        // The target may have missed deletions.
+        self.orphan_chunks.suspect(id);
+        self.store.targets.forgive(id);
+        if let Some(engine) = self.role.owner() {
+            engine.journal.retry();
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Lab;
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+
+    /// As a disk that hangs: the volume was given away meanwhile.
+    #[test]
+    fn a_probe_that_hangs_keeps_no_file_system_open() {
+        let fs = Lab::new("rs:2+1", 4).open();
+        let (weak, targets) = (Arc::downgrade(&fs), fs.store.targets.clone());
+        let ((began, begins), (release, released)) = (channel(), channel::<()>());
+        let probed = weak.clone();
+        let probing = std::thread::spawn(move || {
+            probe_by(&probed, &Pauses::default(), |_, _| {
+                let _ = (began.send(()), released.recv());
+                false
+            });
+        });
+        let start = Instant::now();
+        while begins.try_recv().is_err() {
+            // The thread of the file system may be faster, and forgives it.
+            targets.failed(TargetId(3), &io::Error::other("a bad block"));
+            assert!(start.elapsed() < Duration::from_secs(60), "nothing is probed");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        fs.abandon();
+        drop(fs);
+        while weak.strong_count() > 0 {
+            assert!(start.elapsed() < Duration::from_secs(120), "the probe holds the file system");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        drop(release);
+        probing.join().unwrap();
+    }
 
     #[test]
     fn one_that_goes_on_failing_is_left_alone_for_longer() {

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use volume::lock;
+use volume::target::Target;
 
 /// The interval between two searches for a missing target.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -42,22 +43,35 @@ impl FileSystem {
             if self.store.targets.get(id).is_some() || !self.rejoins.is_due(id, Instant::now()) {
                 continue;
             }
-            let (fs, member) = (self.clone(), member.clone());
+            let (search, member, fs) = (self.search(member), member.clone(), Arc::downgrade(self));
             std::thread::spawn(move || {
+                // A directory may hang for ever, which keeps no file system open.
+                let found = Self::beside_without(&fs, "looking for a target", search);
+                let Some(fs) = fs.upgrade() else { return };
                 // The status shows that the target is missing.
-                let _ = fs.beside("looking for a target", || fs.look_for_return(&member));
+                if let Some(Ok(target)) = found
+                    && !fs.is_closed()
+                {
+                    let _ = fs.beside("using a target again", || fs.rejoin(&member, target));
+                }
                 fs.rejoins.looked(member.id, Instant::now());
             });
         }
     }
 
-    /// Uses a target that was missing, if it is there.
-    fn look_for_return(&self, member: &Member) -> Result<()> {
+    /// How to look for a missing target, without the file system.
+    fn search(&self, member: &Member) -> impl FnOnce() -> Result<Arc<dyn Target>> + Send + use<> {
+        let find = self.client().map(|client| client.find.clone());
+        let (places, volume, member) = (self.volume.places.clone(), self.volume.label().volume, member.clone());
+        move || match find {
+            Some(find) => find(&member),
+            None => Ok(open_target(&*places, &member.path, &volume, Some(member.id))?.0),
+        }
+    }
+
+    /// Uses a target that was missing and is there.
+    fn rejoin(&self, member: &Member, target: Arc<dyn Target>) -> Result<()> {
         let (id, targets) = (member.id, &self.store.targets);
-        let target = match self.client() {
-            Some(client) => (client.find)(member)?,
-            None => open_target(&*self.volume.places, &member.path, &self.volume.label().volume, Some(id))?.0,
-        };
         // A change of the targets must not leave this one out, nor this search the new one.
         let _alone = self.volume.changing.lock();
         let label = self.volume.label();

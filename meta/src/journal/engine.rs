@@ -18,7 +18,7 @@ use super::options::{MirrorTarget, Options, Standing, Status, closed, defect, fe
 use super::shared::{Layers, Setup, Shared, Start, Tasks};
 use super::snapshots::checkpointer;
 use crate::kv::{
-    Batch, Committed, IndexState, Kv, KvError, Layered, MergeFn, Order, Pair, View, Visit, resolve, scan,
+    Batch, Committed, Index, IndexState, Kv, KvError, Layered, MergeFn, Order, Pair, View, Visit, resolve, scan,
     scan_with_previous,
 };
 use crate::ranks::{Changes, CommitOrder};
@@ -306,12 +306,30 @@ impl Journaled {
         Ok(())
     }
 
+    /// Ends the engine, whether it could be closed or not, and closes the index: this process may
+    /// open it again, whoever still holds the engine. It waits for nothing but what uses the index
+    /// at this moment. A claim that `close` has not given back stays, and is not renewed, as when
+    /// the process dies.
+    pub fn release(&self) {
+        self.shared.stop();
+        // After a close the thread has ended.
+        let _ = self.release.send(false);
+        self.shared.index.close();
+    }
+
     /// Moves everything to the index, durably.
     fn flush(&self) -> Result<(), KvError> {
         let seen = self.shared.tasks().flushes;
         self.shared.task(|tasks| tasks.flush = true);
         // Flush twice: a flush that is already under way may have missed the last commits.
         drop(self.shared.wait_tasks(|tasks| tasks.flushes > seen || tasks.stop)?);
+        {
+            // It has not, as a rule, and each flush syncs the index.
+            let layers = self.layers();
+            if layers.active.is_empty() && layers.frozen.is_none() {
+                return Ok(());
+            }
+        }
         self.shared.task(|tasks| tasks.flush = true);
         self.shared.wait_tasks(|tasks| tasks.flushes > seen + 1 || tasks.stop).map(drop)
     }
@@ -321,7 +339,7 @@ impl Journaled {
     }
 
     fn layered<'a>(&'a self, layers: &'a Layers) -> Layered<'a> {
-        Layered { layers: [Some(&layers.active), layers.frozen.as_deref()], base: &*self.shared.index }
+        Layered { layers: [Some(&layers.active), layers.frozen.as_deref()], base: &self.shared.index }
     }
 
     /// Waits while the checkpointer cannot keep up.

@@ -27,11 +27,12 @@ mod options;
 mod panics;
 mod retries;
 mod shared;
+mod shelf;
 mod snapshots;
 mod standby;
 
 pub use engine::Journaled;
 pub use opening::survey::Survey;
 pub use options::{Access, JournalLimits, MirrorTarget, Options, Standing, Status};
+pub use shelf::Shelf;
 pub use standby::follow::{FollowOptions, Follower, Hint};
-pub use standby::shelf::Shelf;

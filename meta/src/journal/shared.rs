@@ -7,6 +7,7 @@ use super::frame::{Epoch, Frame, Origin, RecordKind, VolumeId, put_edit};
 use super::local_wal::LocalWal;
 use super::opening::lineage::Lineage;
 use super::options::{Access, Granted, JournalLimits, MirrorTarget, Status, closed, defect};
+use super::shelf::Shelf;
 use crate::kv::{Index, IndexState, KvError, Layer};
 use crate::ranks::{Changes, CheckpointTasks, CommitLog, MirrorChanges, MirrorFiles, MirrorStates};
 use plan::{TargetId, TxId};
@@ -39,7 +40,7 @@ pub(super) struct Shared {
     lossy: bool,
     pub claim: Claim,
     pub lease: Lease,
-    pub index: Box<dyn Index>,
+    pub index: Shelf,
     layers: RankedRw<Layers, Changes>,
     log: Ranked<Log, CommitLog>,
     /// Wakes the journal thread: there may be something to write.
@@ -187,7 +188,7 @@ impl Shared {
             lossy,
             claim: granted.claim.clone(),
             lease: Lease::new(lease, need, Clock::default()),
-            index,
+            index: Shelf::new(index),
             layers: RankedRw::new(Layers { active: Layer::after(last), frozen: None }),
             log: Ranked::new(log),
             work: Condvar::new(),

@@ -48,6 +48,10 @@ impl Layer {
         self.bytes
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.map.is_empty()
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = Entry<'_>> {
         self.map.iter().map(|(key, value)| (&**key, value.as_deref()))
     }

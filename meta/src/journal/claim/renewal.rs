@@ -1,7 +1,7 @@
 //! Renews the claim at all targets, so that the lease goes on.
 
 use super::super::files::same;
-use super::super::mirrors::worker::{Job, Worker, all};
+use super::super::mirrors::worker::{Job, Worker, most};
 use super::super::options::{MirrorTarget, fenced};
 use super::super::shared::Shared;
 use super::claims::whole;
@@ -83,7 +83,9 @@ pub(in crate::journal) fn run(shared: &Shared, stop: &Receiver<bool>) {
         // Each worker does this after what it was asked before, so that no late renewal follows.
         let epoch = shared.claim.epoch;
         let job = |_| -> Job { Box::new(move |target| target.claim(&ClaimRequest::Release(epoch)).map(drop)) };
-        all(voters.iter().map(|voter| &voter.worker), job, shared.limits.deadline);
+        // With so many an opening is possible, which must not wait for one that hangs.
+        let least = shared.voters.saturating_sub(shared.losses).min(voters.len());
+        most(voters.iter().map(|voter| &voter.worker), job, least, shared.limits.deadline);
     }
 }
 

@@ -2,6 +2,7 @@
 //! longer than the deadline.
 
 use super::super::panics::caught;
+use plan::late::straggler_timeout;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
@@ -62,11 +63,30 @@ fn serve(target: &dyn Target, jobs: &Receiver<(Job, usize, Sender<Answer>)>) {
 /// finishes later.
 pub(in crate::journal) fn all<'a>(
     workers: impl Iterator<Item = &'a Worker>,
-    mut job: impl FnMut(usize) -> Job,
+    job: impl FnMut(usize) -> Job,
     deadline: Duration,
 ) -> Vec<io::Result<()>> {
+    gather(workers, job, |_| deadline)
+}
+
+/// The same. When `least` have done it well, late ones are not waited for; they do it later.
+pub(in crate::journal) fn most<'a>(
+    workers: impl Iterator<Item = &'a Worker>,
+    job: impl FnMut(usize) -> Job,
+    least: usize,
+    deadline: Duration,
+) -> Vec<io::Result<()>> {
+    gather(workers, job, |took| straggler_timeout(took, least, least, deadline))
+}
+
+/// `timeout` gets how long those took that have done it well.
+fn gather<'a>(
+    workers: impl Iterator<Item = &'a Worker>,
+    mut job: impl FnMut(usize) -> Job,
+    timeout: impl Fn(&[Duration]) -> Duration,
+) -> Vec<io::Result<()>> {
     let (sender, receiver) = channel();
-    let begun = Instant::now();
+    let (begun, mut took) = (Instant::now(), Vec::new());
     let mut results = Vec::new();
     for (number, worker) in workers.enumerate() {
         results.push(Err(io::Error::from(io::ErrorKind::TimedOut)));
@@ -75,8 +95,13 @@ pub(in crate::journal) fn all<'a>(
     }
     drop(sender);
     for _ in 0..results.len() {
-        match receiver.recv_timeout(deadline.saturating_sub(begun.elapsed())) {
-            Ok((number, result)) => results[number] = result,
+        match receiver.recv_timeout(timeout(&took).saturating_sub(begun.elapsed())) {
+            Ok((number, result)) => {
+                if result.is_ok() {
+                    took.push(begun.elapsed());
+                }
+                results[number] = result;
+            }
             Err(_) => break,
         }
     }

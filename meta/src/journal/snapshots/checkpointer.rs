@@ -4,7 +4,7 @@
 use super::super::guard::guarded;
 use super::super::shared::Shared;
 use super::snapshot::{self, Aim};
-use crate::kv::{KvError, Layer, View};
+use crate::kv::{Index, KvError, Layer, View};
 use plan::TxId;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};

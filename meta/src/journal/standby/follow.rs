@@ -10,7 +10,7 @@ use super::super::frame::{Epoch, FRAME_BYTES, Frame, HEAD_BYTES, MAX_PAYLOAD_BYT
 use super::super::opening::inventory::{FoundFile, take_all};
 use super::super::opening::restore::load;
 use super::super::options::MirrorTarget;
-use super::shelf::Shelf;
+use super::super::shelf::Shelf;
 use super::sightings::{Segment, Sightings};
 use crate::kv::{Index, IndexState, KvError, Layer};
 use plan::TxId;

@@ -1,5 +1,4 @@
 //! Following the journal of an opening in another process.
 
 pub(super) mod follow;
-pub(super) mod shelf;
 pub(super) mod sightings;
