@@ -2,12 +2,12 @@
 
 mod lab;
 
-use fs::{FileLock, FileSystem, Sessions};
+use fs::{FileLock, FileSystem, ROOT, Sessions};
 use lab::cluster::Cluster;
 use lab::{Lab, make};
-use plan::Ino;
+use plan::{Ino, SessionId};
 use session::Question;
-use session::port::{Remote, Session};
+use session::port::{Entry, Held, Remote, Session, VERSION};
 use session::transport::Call;
 use session::transport::{Answer, Recall};
 use std::sync::Arc;
@@ -150,4 +150,42 @@ impl Call for Begins {
             other => panic!("{other:?}"),
         }
     }
+}
+
+/// Asks in a session.
+struct Asks(Arc<Sessions>, SessionId, Recall);
+
+impl Call for Asks {
+    fn call(&self, operation: u16, arguments: &[u8]) -> meta::Result<Vec<u8>> {
+        match self.0.answer(Some(self.1), &self.2, operation, arguments) {
+            Answer::Done(answer) => Ok(answer),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// After a takeover, a lock waits for the clients from before, and for nothing else: the sessions
+/// are not looked at here.
+#[test]
+fn the_grace_period_ends_when_the_last_client_is_back() {
+    let (mut lab, lease) = (Lab::new("rs:2+1", 4), Duration::from_secs(3600));
+    let recall: Recall = Arc::new(|_: &[Question]| ());
+    let begin = |sessions: &Arc<Sessions>, name: &str| {
+        let begun = Remote(Begins(sessions.clone(), recall.clone())).begin(None, name.into(), Vec::new());
+        begun.unwrap().session
+    };
+    let first = Sessions::new(lab.open_to_serve(), lease);
+    let before = begin(&first, "a");
+    first.close().unwrap();
+    drop(first);
+    let second = Sessions::new(lab.open_to_serve(), lease);
+    let ask = |session| Remote(Asks(second.clone(), session, recall.clone()));
+    let entry = Entry { session: Some(before), name: "a".into(), ..Entry::default() };
+    assert_eq!(ask(before).enter(VERSION, &entry).unwrap().welcome.session, before);
+    let other = ask(begin(&second, "b"));
+    let (got, gets) = std::sync::mpsc::channel();
+    std::thread::spawn(move || got.send(other.lock(ROOT, whole(1, true), false)));
+    ask(before).reclaim(0, true, &Held::default()).unwrap();
+    let has = gets.recv_timeout(Duration::from_secs(60)).expect("the grace period goes on");
+    assert_eq!(has, Ok(true));
 }

@@ -134,6 +134,8 @@ impl Leases {
         self.in_grace.store(false, Ordering::Relaxed);
         self.before.lock().clear();
         self.owned.lock().clear();
+        drop(table);
+        self.changed.notify_all();
     }
 
     /// Held while a transaction names stripes of a session's sets: no session ends meanwhile.

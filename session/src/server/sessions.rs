@@ -36,6 +36,8 @@ pub struct Sessions<V> {
     began: Instant,
     /// The server ends: it no longer hears clients, and so it ends no sessions.
     stopped: AtomicBool,
+    /// The grace period has ended, and what it kept is still there.
+    to_clean_up: AtomicBool,
 }
 
 /// When this process last ran for certain, and when the grace period ends.
@@ -51,7 +53,8 @@ impl<V: Volume> Sessions<V> {
         volume.leases().table().set_lease(lease);
         let now = Instant::now();
         let ticks = Ranked::new(Ticks { last: now, grace_end: now + lease });
-        Arc::new(Self { volume, lease, recalls: Ranked::default(), ticks, began: now, stopped: AtomicBool::new(false) })
+        let (recalls, stopped, to_clean_up) = Default::default();
+        Arc::new(Self { volume, lease, recalls, ticks, began: now, stopped, to_clean_up })
     }
 
     /// The volume.
@@ -203,6 +206,7 @@ impl<V: Volume> Sessions<V> {
         let running = || _ = self.volume.beside("noting that the server runs", || self.note_running());
         running();
         self.volume.beside("ending the grace period", || self.end_grace());
+        self.volume.beside("cleaning up", || self.clean_up());
         self.volume.beside("letting removed files go", || self.let_go());
         self.volume.beside("looking for missing targets", || self.volume.rejoin_targets());
         running();
@@ -213,17 +217,26 @@ impl<V: Volume> Sessions<V> {
         }
     }
 
-    /// Ends the grace period if it is over, and cleans up after the sessions that did not return.
-    fn end_grace(&self) {
+    /// Ends the grace period if it is over. Clients wait for that, so it is called as soon as the
+    /// last one from before is back or gone. What the period kept goes at the next tick.
+    pub(super) fn end_grace(&self) {
         let now = Instant::now();
         let is_over = now > self.ticks.lock().grace_end || self.leases().before.lock().is_empty();
         // A session that is telling what it has is not cut short. It ends if it falls silent.
         let is_over = is_over && !self.leases().table().any_is_reclaiming(now);
         if self.leases().is_in_grace() && is_over {
+            self.to_clean_up.store(true, Ordering::SeqCst);
             self.leases().end_grace();
-            if let Err(error) = self.note_sessions(true).and_then(|()| self.volume.clean_up()) {
-                self.volume.warn(&format!("cannot clean up after the clients from before: {error}"));
-            }
+        }
+    }
+
+    /// Cleans up after the sessions that did not return in the grace period.
+    fn clean_up(&self) {
+        if self.leases().is_in_grace() || !self.to_clean_up.swap(false, Ordering::SeqCst) {
+            return;
+        }
+        if let Err(error) = self.note_sessions(true).and_then(|()| self.volume.clean_up()) {
+            self.volume.warn(&format!("cannot clean up after the clients from before: {error}"));
         }
     }
 
@@ -359,6 +372,7 @@ impl<V: Volume> Sessions<V> {
         if let Err(error) = noted.and_then(|()| self.take_back(&left.sets)) {
             self.volume.warn(&format!("cannot take back what client {} wrote to: {error}", left.name));
         }
+        self.end_grace();
         Some(left)
     }
 

@@ -18,7 +18,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How often to check whether all clients from before a restart have reconnected.
+/// How often to check whether all clients from before a restart have reconnected, beside the times
+/// when one has.
 const GRACE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The session of a client and the connection to it.
@@ -76,9 +77,11 @@ impl<V: Volume> Handle<V> {
     }
 
     fn wait_for_grace_end(&self) -> Result<()> {
-        while self.sessions.leases().is_in_grace() {
+        let leases = self.sessions.leases();
+        let mut table = leases.table();
+        while leases.is_in_grace() {
             self.sessions.goes_on()?;
-            std::thread::sleep(GRACE_POLL_INTERVAL);
+            table = table.wait_timeout(&leases.changed, GRACE_POLL_INTERVAL);
         }
         Ok(())
     }
@@ -88,9 +91,10 @@ impl<V: Volume> Handle<V> {
     fn wait_for_others(&self) -> Result<()> {
         let (leases, end) = (self.sessions.leases(), self.sessions.waits_for_clients_until());
         let away = || leases.is_in_grace() && leases.before.lock().iter().any(|session| *session != self.session);
+        let mut table = leases.table();
         while away() && Instant::now() < end {
             self.sessions.goes_on()?;
-            std::thread::sleep(GRACE_POLL_INTERVAL);
+            table = table.wait_timeout(&leases.changed, GRACE_POLL_INTERVAL);
         }
         Ok(())
     }

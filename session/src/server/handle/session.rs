@@ -126,6 +126,7 @@ impl<V: Volume> Session for Handle<V> {
         leases.table().complete_reclaim(self.session);
         leases.before.lock().remove(&self.session);
         leases.table().let_in(self.session, Instant::now());
+        self.sessions.end_grace();
         leases.changed.notify_all();
         leases.unlocked.notify_all();
         Ok(refused)
