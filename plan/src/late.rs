@@ -26,7 +26,8 @@ pub fn straggler_timeout(took: &[Duration], least: usize, wanted: usize, deadlin
 
 /// A target is overloaded if its reads usually take this many times as long as those of the others,
 const OVERLOADED_FACTOR: u32 = 8;
-/// and this much longer. Whose reads take less is not. To make a block of k others costs k reads, which must be worth it.
+/// and this much longer. Whose reads take less is not. To make a block of k others costs k reads,
+/// which must be worth it.
 pub const OVERLOADED_BY: Duration = Duration::from_millis(20);
 
 /// Whether a target, whose reads usually take `own`, is so much slower than the `others` that it is

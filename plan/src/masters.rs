@@ -1,10 +1,10 @@
 //! Which store codes the next stripe: each of those that have a chunk of its set could be the
 //! Master.
 //!
-//! They take turns by how fast they are, over all sets and files of a client. With a Master for each
-//! set, as before, a client that writes many small files fills one set, and one store codes all of
-//! them; and as in the ECFS paper (003, figure 3), several open files of one client load several
-//! Masters.
+//! They take turns by how fast they are, over all sets and files of a client. With a Master for
+//! each set, as before, a client that writes many small files fills one set, and one store codes
+//! all of them; and as in the ECFS paper (003, figure 3), several open files of one client load
+//! several Masters.
 
 use crate::coding::master;
 use crate::{Position, SetId, TargetId};
@@ -88,7 +88,8 @@ mod tests {
         ids.map(|id| Some(TargetId(id))).collect()
     }
 
-    /// How many stripes of one set each of six Masters codes, where each takes so many milliseconds.
+    /// How many stripes of one set each of six Masters codes, where each takes so many
+    /// milliseconds.
     fn shares(masters: &mut Masters, stripes: usize, milliseconds: [u64; 6]) -> Vec<usize> {
         let mut counts = vec![0; 6];
         for _ in 0..stripes {

@@ -226,11 +226,10 @@ fn sets_avoid(cluster: &Cluster, slow: usize) {
         run(weft().arg("cp").arg(&file).arg(cluster.at(&format!("f{copy}")))).good();
         let chunks = numbers(&cluster.status(), "chunks");
         let mean = of_others(&chunks).iter().sum::<f64>() / 5.0;
-        (mean >= 12.0 && chunks[slow] > 0.0).then_some((chunks, mean))
+        (mean >= 10.0 && chunks[slow] > 0.0 && chunks[slow] < 0.7 * mean).then_some(chunks)
     });
-    let (chunks, mean) = chunks.expect("the slow one gets something, too");
+    let chunks = chunks.expect("the slow one gets less than the others, and not nothing");
     eprintln!("chunks by store, of which {slow} is slow: {chunks:?}");
-    assert!(chunks[slow] < 0.7 * mean, "{chunks:?}");
     // Why, in words and for programs.
     let next = run(weft().args(["target", "placement", &cluster.url(), "--explain", "next", "--json"])).json();
     assert!(next["is_there"].is_null() && next["would_be"].as_array().unwrap().len() == 3, "{next}");
@@ -272,7 +271,7 @@ fn coefficients_are_kept_with_the_volume() {
     });
     assert_eq!((&said["placement"], &said["scoring"]), (&"adaptive".into(), &scoring));
     let said = String::from_utf8(placement(&["--explain", "next"]).good()).unwrap();
-    assert!(said.contains("is not placed yet") && said.contains("no load is known"), "{said}");
+    assert!(said.contains("is not placed yet") && said.contains("score 0."), "{said}");
     // Another policy, and nothing is said of scores any more.
     placement(&["round-robin"]).good();
     assert!(!label().contains("scoring"), "{}", label());

@@ -57,7 +57,8 @@ impl Own {
             let queue = if seconds > 0.0 { waited / seconds } else { 0.0 };
             (id, Observed { number, idle, network: 0.0, accesses: metered.accesses, queue, seconds, delay: 0.0 })
         };
-        let seen = counted.iter().map(observed).collect();
+        // The first look says nothing of an interval.
+        let seen = self.looked.map_or_else(BTreeMap::new, |_| counted.iter().map(observed).collect());
         *self = Self { number, looked: Some(now), counted, processors: spent };
         seen
     }
@@ -173,6 +174,11 @@ impl Balance {
             state.handle_candidates(candidates);
         }
         state.placer.handle_placed(ids);
+    }
+
+    /// Chunks on these targets were given back before anything was written to them.
+    pub fn given_back(&self, ids: &[TargetId]) {
+        self.state().placer.handle_given_back(ids);
     }
 
     /// How busy a target is; None as long as nothing is known of it.

@@ -145,9 +145,9 @@ fn space_of(targets: &[TargetSpace], k: u64, blocks: u64) -> (u64, u64) {
     (fits(|space| (space.0, space.1)), fits(|space| (space.0, space.2)))
 }
 
-/// The thread that measures the space and the load where the metadata is. It does nothing else: work that waits
-/// for a hanging target would keep the state of a moment when a target was full, and clients would
-/// be refused for that long.
+/// The thread that measures the space and the load where the metadata is. It does nothing else:
+/// work that waits for a hanging target would keep the state of a moment when a target was full,
+/// and clients would be refused for that long.
 pub(crate) fn watch(fs: &Weak<FileSystem>, pauses: &Pauses) {
     while pauses.pause(MEASURE_INTERVAL) {
         let Some(fs) = fs.upgrade().filter(|fs| !fs.is_closed()) else { return };

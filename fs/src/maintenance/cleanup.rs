@@ -65,7 +65,11 @@ impl FileSystem {
     /// transaction names of it.
     pub(crate) fn abandon_set(&self, set: SetId) -> Result<()> {
         let engine = self.engine()?;
-        if !engine.meta.set(set)?.sealed {
+        let record = engine.meta.set(set)?;
+        if !record.sealed {
+            if engine.meta.stripes(set)?.is_empty() {
+                self.store.balance.given_back(&record.places.iter().flatten().copied().collect::<Vec<_>>());
+            }
             engine.meta.seal_set(set, self.end_of(set)?)?;
         }
         self.collector.abandon(set);

@@ -40,8 +40,8 @@ pub struct Tuning {
     /// How much even space counts beside the load. With 32, a target that has 2.2 % more than the
     /// mean has its share halved, and equal targets stay within 5 % whatever their scores are. That
     /// also means that in the long run equal targets of unequal speed get equal parts, and only
-    /// take turns by speed; until a sixteenth of them is used, a lead is measured by that much. With
-    /// 0 only the score counts, and space follows speed.
+    /// take turns by speed; until a sixteenth of them is used, a lead is measured by that much.
+    /// With 0 only the score counts, and space follows speed.
     pub evenness: f64,
     /// The length that a chunk grows to. Differences of a few chunks are no lead.
     pub chunk_bytes: u64,
@@ -61,8 +61,8 @@ pub(super) const MOST_BEHIND: f64 = 2.0;
 
 /// A lead that is measured over this many chunks counts in full.
 const LEAD_CHUNKS: u64 = 16;
-/// The same as a part of the target, so that scores count in a cluster that is nearly empty, where a
-/// few chunks are many per cent of what is used and nothing of what there is.
+/// The same as a part of the target, so that scores count in a cluster that is nearly empty, where
+/// a few chunks are many per cent of what is used and nothing of what there is.
 const LEAD_DIVISOR: u64 = 16;
 
 /// The bytes of all targets that can be chosen.

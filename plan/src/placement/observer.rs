@@ -10,10 +10,11 @@
 //!   leaves. The paper has processors only, which are the same for all stores of a machine, and
 //!   which a slow disk leaves idle: its accesses fall, it gets cold, and its score rises. Its queue
 //!   tells, and so does the time that the server takes to report, where its processors or its link
-//!   are the trouble: that is seen from outside. With q operations waiting or running at a time and a mean of M over all targets (at
-//!   least 1), M / (M + q) is left: 1/2 for the usual target of a busy cluster, 1 for one without
-//!   work; with M = 1 it is the idle share of a server with a queue of that length (M/M/1). Of the
-//!   times to report the same share is left, with a mean of at least 10 ms.
+//!   are the trouble: that is seen from outside. With q operations waiting or running at a time and
+//!   a mean of M over all targets (at least 1), M / (M + q) is left: 1/2 for the usual target of a
+//!   busy cluster, 1 for one without work; with M = 1 it is the idle share of a server with a queue
+//!   of that length (M/M/1). Of the times to report the same share is left, with a mean of at least
+//!   10 ms.
 
 use super::placer::{Placer, Report};
 use super::temperature::{Tau, Temperatures};
@@ -234,7 +235,8 @@ mod tests {
         let before = placer.candidates();
         observer.handle(&two_slow(3), &mut placer);
         assert_eq!(placer.candidates(), before);
-        // A server that was started anew counts from zero; one that tells nonsense is believed nothing.
+        // A server that was started anew counts from zero; one that tells nonsense is believed
+        // nothing.
         let odd = Observed { number: 9, queue: f64::NAN, network: f64::NAN, accesses: 5, ..Observed::default() };
         observer.handle(&[(TargetId(3), odd)], &mut placer);
         assert_eq!(observer.load(TargetId(3)).unwrap().temperature, 35.0);

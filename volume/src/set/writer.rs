@@ -343,8 +343,9 @@ impl SetWriter {
         Encoded { headers, header_bytes, first, buffer, block, parity }
     }
 
-    /// Lets a Master, one of the stores of the set, code and write a stripe. Returns None if there is no Master, or
-    /// if it fails. Then this process codes the stripe, with the same bytes at the same place.
+    /// Lets a Master, one of the stores of the set, code and write a stripe. Returns None if there
+    /// is no Master, or if it fails. Then this process codes the stripe, with the same bytes at the
+    /// same place.
     fn have_coded(
         &self,
         data: &[u8],

@@ -266,6 +266,20 @@ impl Placer {
         self.count(&chosen);
     }
 
+    /// A chunk of each of these targets was given back before anything was written to it: it is as
+    /// if it had not been placed. A client that takes more sets than it fills would else give the
+    /// targets of those a turn less.
+    pub fn handle_given_back(&mut self, ids: &[TargetId]) {
+        let given_back: Vec<usize> = ids.iter().filter_map(|id| self.by_id.get(id).copied()).collect();
+        self.now -= given_back.len() as f64 / self.rate.max(f64::MIN_POSITIVE);
+        for &index in &given_back {
+            let stride = self.stride(index);
+            let member = &mut self.members[index];
+            (member.due, member.placed[0]) = (member.due - stride, member.placed[0].saturating_sub(1));
+        }
+        given_back.iter().for_each(|&index| self.refresh(index));
+    }
+
     /// How many targets it knows.
     pub fn members(&self) -> usize {
         self.members.len()

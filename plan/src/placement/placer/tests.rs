@@ -144,6 +144,19 @@ fn what_others_placed_counts_as_if_the_placer_had() {
 }
 
 #[test]
+fn what_is_given_back_was_not_placed() {
+    let mut placer = placer(&equal(20), Tuning::default(), 3);
+    (0..10).for_each(|set| drop(placer.place(SetId(set))));
+    let ahead =
+        |placer: &Placer| placer.candidates().iter().map(|target| target.load.unwrap().ahead).collect::<Vec<_>>();
+    let before = ahead(&placer);
+    let ids: Vec<TargetId> = placer.place(SetId(10)).into_iter().flatten().collect();
+    placer.handle_given_back(&ids);
+    let differ = before.iter().zip(ahead(&placer)).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    assert!(differ < 0.01, "{differ}");
+}
+
+#[test]
 fn space_counts_until_a_second_report_shows_it() {
     let mut placer = placer(&equal(20), Tuning::default(), 3);
     (0..5).for_each(|set| drop(placer.place(SetId(set))));
