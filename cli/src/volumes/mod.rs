@@ -21,6 +21,7 @@ mod open;
 mod paths;
 mod post;
 pub mod processes;
+pub mod rebalance;
 pub mod remote;
 mod respond;
 pub mod restore;

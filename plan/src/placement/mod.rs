@@ -9,6 +9,7 @@
 //!   compare [`score`]s, into which the [`temperature`] goes.
 //! - [`Placer`] is [`Adaptive`] for clusters of any size: it keeps what it knows between sets.
 //! - [`explain()`] says why a set goes where it goes.
+//! - [`rebalance`](mod@rebalance) says which chunks move when targets come, go or fill up.
 
 mod adaptive;
 mod candidate;
@@ -21,13 +22,14 @@ mod placer;
 mod policies;
 mod policy;
 mod prime;
+pub mod rebalance;
 pub mod score;
 mod spread;
 pub mod temperature;
 
 pub use adaptive::{Adaptive, Tuning};
 pub use candidate::{Load, TargetCandidate};
-pub use choose::{Rules, place, place_more};
+pub use choose::{Rules, least_limit_of, place, place_more};
 pub use crush::Crush;
 pub use explain::{Explanation, Reason, Verdict, explain};
 pub use name::{Placement, PolicyName};
