@@ -2,7 +2,7 @@
 
 use super::open_own;
 use crate::failure::{Failure, Outcome};
-use crate::{interrupt, progress, show};
+use crate::{interrupt, show};
 use clap::{Args, ValueEnum};
 use fs::{Doing, Forecast, REBALANCE_LIMIT, RebalanceStatus, Rebalanced};
 use plan::sizes;
@@ -24,10 +24,11 @@ use volume::Shown;
   # Only when it is asked for.
   weft rebalance /srv/films --auto off
 
-Where a mount or a metadata server has the volume, that does it in the background, and begins by itself
-when a target is 5 % of its size fuller or emptier than it should be or a set breaks the rule about
-domains. It goes on after a restart. Otherwise this command does it; Ctrl-C stops it, and another call
-goes on.")]
+Where a mount or a metadata server has the volume, that does it in the
+background, and goes on after a restart. It begins by itself when a target is
+5 % of its size fuller or emptier than it should be, or a set breaks the rule
+about domains. Otherwise this command does it; Ctrl-C stops it, and another
+call goes on.")]
 pub struct Arguments {
     /// The volume
     volume: PathBuf,
@@ -103,7 +104,7 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
                 begin(&volume, as_json, &arguments.volume)?;
             } else {
                 let (control, begun) = (interrupt::control(false), Instant::now());
-                let done = progress::shown("rebalancing", &control, || volume.rebalance(&control))?;
+                let done = crate::progress::shown("rebalancing", &control, || volume.rebalance(&control))?;
                 finished(&done, begun.elapsed(), as_json)?;
                 volume.finish()?;
                 return if done.failed.0 == 0 { Ok(()) } else { Err(Failure::Found) };
@@ -138,7 +139,16 @@ fn word(now: &RebalanceStatus) -> &'static str {
     }
 }
 
-fn document(now: &RebalanceStatus) -> Value {
+/// How far one is that runs.
+pub fn progress(now: &RebalanceStatus) -> Option<String> {
+    let left = now.left.map_or_else(|| "end unknown".into(), |left| format!("about {} left", show::about(left)));
+    let (done, all) = (show::bytes(now.bytes.0), show::bytes(now.bytes.1));
+    let progress = format!("{done} of {all} moved, {}/s, {left}", show::bytes(now.bytes_per_second()));
+    (now.doing != Doing::Nothing).then_some(progress)
+}
+
+/// The same for JSON, with what is set.
+pub fn document(now: &RebalanceStatus) -> Value {
     let last = now.last.as_ref().map(|(when, how)| {
         let mut last = match how {
             Ok(done) => result(done),
@@ -173,14 +183,8 @@ fn status(now: &RebalanceStatus, as_json: bool) -> Outcome {
         _ => word(now).into(),
     };
     show::text(format_args!("{doing}; begins {when}; limited to {limit}/s"))?;
-    if now.doing != Doing::Nothing {
-        let left = now.left.map_or_else(|| "end unknown".into(), |left| format!("about {} left", show::about(left)));
-        show::text(format_args!(
-            "{} of {} moved, {}/s, {left}",
-            show::bytes(now.bytes.0),
-            show::bytes(now.bytes.1),
-            show::bytes(now.bytes_per_second())
-        ))?;
+    if let Some(line) = progress(now) {
+        show::text(line)?;
     }
     match &now.last {
         Some((when, Ok(done))) => {
@@ -229,7 +233,10 @@ fn finished(done: &Rebalanced, time: Duration, as_json: bool) -> Outcome {
 
 fn forecast(forecast: &Forecast, as_json: bool) -> Outcome {
     if as_json {
-        let target = |(path, total, before, after): &(PathBuf, u64, u64, u64)| json!({ "path": show::path(path), "total": total, "used": before, "used_then": after });
+        let target = |(path, total, before, after): &(PathBuf, u64, u64, u64)| {
+            let path = show::path(path);
+            json!({ "path": path, "total": total, "used": before, "used_then": after })
+        };
         return show::json(&json!({
             "chunks": forecast.chunks,
             "bytes": forecast.bytes,

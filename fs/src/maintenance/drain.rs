@@ -46,7 +46,8 @@ impl FileSystem {
         self.leave(&members, control)
     }
 
-    /// Uses targets again that were being emptied: new chunk sets go to them, and their chunks stay.
+    /// Uses targets again that were being emptied: new chunk sets go to them, and their chunks
+    /// stay.
     ///
     /// # Errors
     /// When one of them is not being emptied.

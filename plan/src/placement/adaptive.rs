@@ -16,7 +16,8 @@
 //! - **Even space.** A share is multiplied with `exp(-evenness · lead)`, where the lead is how much
 //!   more of a target is used than of all together, relative to that. Mixed sizes fill by ratio,
 //!   since an equal share is one that is proportional to free space.
-//! - **Nearly full** targets, with less than a twentieth free, are taken when nothing else is left.
+//! - **Nearly full** targets, with less than a twentieth free, are taken when nothing else is
+//!   left.
 
 use super::candidate::{TargetCandidate, is_nearly_full};
 use super::lottery::{Lottery, MAX_WEIGHT};

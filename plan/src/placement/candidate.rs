@@ -21,8 +21,8 @@ pub struct TargetCandidate {
     pub load: Option<Load>,
 }
 
-/// Whether so little is free that it is left for when nothing else is: less than a twentieth. What is
-/// written already must find its place, and so must repairs.
+/// Whether so little is free that it is left for when nothing else is: less than a twentieth. What
+/// is written already must find its place, and so must repairs.
 pub(super) const fn is_nearly_full(free: u64, total: u64) -> bool {
     free < total / 20
 }

@@ -1,6 +1,6 @@
-//! Rebalancing: chunks of sealed sets move to other targets, so that new targets are filled, all are
-//! equally full by ratio, and sets obey the rule about domains. [`plan::placement::rebalance`]
-//! decides; nothing is remembered of a plan, so an interrupted one is made anew.
+//! Rebalancing: chunks of sealed sets move to other targets, so that new targets are filled, all
+//! are equally full by ratio, and sets obey the rule about domains. [`plan::placement::rebalance`]
+//! decides; nothing is remembered of a plan, so one that goes on begins with a new plan.
 //!
 //! A chunk is copied, checked on the way, and rebuilt from others if it is bad; the copy is durable
 //! before the one transaction that names it, and the old chunk is removed after that. Redundancy is

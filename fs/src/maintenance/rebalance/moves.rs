@@ -9,8 +9,8 @@ use volume::format::CHUNK_HEADER_BYTES;
 use volume::{Control, RebuildReport};
 
 impl FileSystem {
-    /// Whether the chunks of a set may move: it is sealed and not empty, nothing writes to it, and it
-    /// lacks nothing.
+    /// Whether the chunks of a set may move: it is sealed and not empty, nothing writes to it, and
+    /// it lacks nothing.
     pub(super) fn may_move(&self, set: SetId, record: &SetRecord) -> Result<bool> {
         let targets = &self.store.targets;
         let is_there = |id| targets.get(id).is_some() && targets.error(id).is_none() && !targets.hangs(id);

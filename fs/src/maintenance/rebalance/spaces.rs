@@ -13,7 +13,8 @@ use volume::Answer;
 use volume::format::CHUNK_HEADER_BYTES;
 use volume::target::Space;
 
-/// What moves leave free on a target, as a part of its capacity, but no less than a new chunk needs.
+/// What moves leave free on a target, as a part of its capacity, but no less than a new chunk
+/// needs.
 const RESERVE_DIVISOR: u64 = 20;
 
 /// The bytes that each chunk of a set takes, at most: stripes that are gone left holes.

@@ -47,8 +47,8 @@ pub struct RebalanceStatus {
     pub setting: RebalanceSetting,
     /// What it does.
     pub doing: Doing,
-    /// Bytes of chunks that were moved since it began, and that are to be moved in all; the latter is
-    /// an estimate.
+    /// Bytes of chunks that were moved since it began, and that are to be moved in all; the latter
+    /// is an estimate.
     pub bytes: (u64, u64),
     /// The time since it began.
     pub elapsed: Duration,

@@ -1,5 +1,5 @@
-//! Begins a rebalancing by itself where a process has the volume open for long, and goes on with one
-//! that was interrupted.
+//! Begins a rebalancing by itself where a process has the volume open for long, and goes on with
+//! one that was interrupted.
 
 use crate::data::pauses::Pauses;
 use crate::{Error, FileSystem, Result};
@@ -48,8 +48,8 @@ pub(crate) fn watch(fs: &Weak<FileSystem>, pauses: &Pauses) {
 }
 
 impl FileSystem {
-    /// From now on, rebalancings begin and go on by themselves in this process, if the volume is not
-    /// set otherwise.
+    /// From now on, rebalancings begin and go on by themselves in this process, if the volume is
+    /// not set otherwise.
     pub fn rebalance_by_itself(&self) {
         self.rebalancing.by_itself.store(true, Ordering::Relaxed);
     }

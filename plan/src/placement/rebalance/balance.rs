@@ -13,8 +13,8 @@ use crate::{Position, TargetId};
 const NONE: u32 = u32::MAX;
 /// How many of the emptiest targets are tried for a chunk.
 const TRIES: usize = 32;
-/// By how much of its capacity a target is above its goal, at least, before chunks go the way over a
-/// third one.
+/// By how much of its capacity a target is above its goal, at least, before chunks go the way over
+/// a third one.
 const DETOUR: f64 = 0.005;
 /// Keys are parts of the capacity in these units.
 const KEY_UNIT: f64 = (1u64 << 60) as f64;
@@ -101,8 +101,8 @@ pub struct Fill {
 }
 
 /// A rebalancing, fed by a caller that has the sets: [`Balance::count`] for each, then
-/// [`Balance::begin`], then [`Balance::look`] for each until [`Balance::next_pass`] says that it was
-/// the last pass. A set that is counted and never looked at stays where it is.
+/// [`Balance::begin`], then [`Balance::look`] for each until [`Balance::next_pass`] says that it
+/// was the last pass. A set that is counted and never looked at stays where it is.
 #[derive(Debug)]
 pub struct Balance {
     targets: Vec<Target>,

@@ -16,8 +16,8 @@ const STEPS: usize = 64;
 
 /// The bytes that each holder should have used when `moving` bytes are spread over them: the same
 /// ratio of its capacity everywhere, but no more than `most_each` of the moving bytes on one, and
-/// no more than `most_in_domain` of them in a domain. Where that leaves no space for all, all get as
-/// much as they may.
+/// no more than `most_in_domain` of them in a domain. Where that leaves no space for all, all get
+/// as much as they may.
 pub(super) fn goals(holders: &[Holder], moving: f64, most_each: f64, most_in_domain: f64) -> Vec<f64> {
     let most_each = most_each.min(moving);
     let share = |holder: &Holder, ratio: f64| (ratio * holder.total - holder.fixed).clamp(0.0, most_each);

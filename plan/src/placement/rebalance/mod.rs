@@ -4,9 +4,9 @@
 //! - **Goals.** Each target should have the same part of its capacity used ([`goals`]), as far as a
 //!   set can have no more than one chunk there, and a domain no more than the rule allows.
 //! - **Least movement.** What must move goes first: chunks that break the rule, and those on
-//!   targets that are emptied. Then chunks go from targets above their goal to targets below it, and
-//!   only from there. Who is above is chosen from by chance, so that not only old sets move. A chunk
-//!   goes the way over a third target only where the rule allows no direct one.
+//!   targets that are emptied. Then chunks go from targets above their goal to targets below it,
+//!   and only from there. Who is above is chosen from by chance, so that not only old sets move. A
+//!   chunk goes the way over a third target only where the rule allows no direct one.
 //! - **No move back and forth.** Every move that is no must lowers the sum of `D² / capacity` over
 //!   all targets, D being the bytes above the goal, and moves change no goal. So after the moves of
 //!   a call that was not cut short, a second call has none.
