@@ -2,7 +2,7 @@
 
 use crate::coding::chunks;
 use crate::lab::{Cluster, possible};
-use crate::scratch::{noise, run, weft};
+use crate::scratch::{Scratch, noise, run, weft};
 use serde_json::Value;
 use std::fs::File;
 use std::io::Write;
@@ -117,4 +117,57 @@ fn mounts_move_on_from_a_target_that_is_drained() {
     idle.unmount();
     cluster.heal();
     cluster.is_healthy();
+}
+
+/// Its session ends, and its chunk sets are moved as all others.
+#[test]
+fn a_mount_that_is_stopped_holds_no_drain_up() {
+    if !possible("a_mount_that_is_stopped_holds_no_drain_up") {
+        return;
+    }
+    let cluster = Cluster::with("rs:2+1", 4, &["--lease", "3"]);
+    let stuck = cluster.mount("stuck");
+    let mut file = File::create(stuck.at("file")).unwrap();
+    file.write_all(&noise(900_000)).unwrap();
+    file.sync_all().unwrap();
+    stuck.stop();
+    let store = format!("127.0.0.1:{}", cluster.ports[1]);
+    let drained = run(weft().args(["target", "drain", &cluster.url(), "--store", &store]));
+    stuck.go_on();
+    drained.good();
+    let left = chunks(cluster.scratch.path.join("disk1"));
+    assert!(left.is_empty(), "{left:?}");
+    assert!(run(weft().arg("cat").arg(cluster.at("file"))).good() == noise(900_000));
+    drop(file);
+    stuck.unmount();
+    cluster.heal();
+    cluster.is_healthy();
+}
+
+/// Without a mount or a server, the command does it.
+#[test]
+fn directories_are_evened_out_by_the_command() {
+    let scratch = Scratch::new(4);
+    let volume = scratch.path.join("vol");
+    run(weft().arg("create").arg(&volume).args(["--code", "rs:2+1"]).args(&scratch.disks[..3])).good();
+    for number in 0..6 {
+        let file = scratch.file(&format!("f{number}"), 600_000);
+        run(weft().arg("cp").arg(&file).arg(format!("{}:/f{number}", volume.display()))).good();
+    }
+    let on = |command: &[&str]| run(weft().arg("rebalance").arg(&volume).args(command));
+    let even = String::from_utf8(on(&["--limit", "100M"]).good()).unwrap();
+    assert!(even.contains("nothing to move"), "{even}");
+    run(weft().args(["target", "add"]).arg(&volume).arg(&scratch.disks[3])).good();
+    let set = on(&["--auto", "off", "--json"]).json();
+    assert_eq!((&set["auto"], &set["limit"], &set["state"]), (&false.into(), &(100 << 20).into(), &"idle".into()));
+    on(&["pause"]).good();
+    assert!(on(&[]).failed(1).contains("is paused"));
+    on(&["resume"]).good();
+    let done = on(&["--json"]).json();
+    assert!(done["chunks"].as_u64().unwrap() >= 3 && done["failed"] == 0, "{done}");
+    assert!(chunks(scratch.disks[3].clone()).len() >= 3);
+    assert_eq!(on(&["--json"]).json()["chunks"], 0);
+    run(weft().args(["volume", "verify"]).arg(&volume)).good();
+    let said = on(&["now"]);
+    assert!(said.status == 2 && said.errors.contains("[possible values: status, pause, resume]"), "{}", said.errors);
 }
