@@ -324,7 +324,7 @@ fn writes(fs: &FileSystem, stop: &AtomicBool, rounds: &AtomicUsize) -> Files {
         let number = files.len() as u64;
         let (ino, bytes) = (make(fs, &format!("w{number}")), pattern(number, 1 << 20));
         fs.write(ino, 0, &bytes).unwrap();
-        if number % 7 == 0 {
+        if number.is_multiple_of(7) {
             fs.sync(ino).unwrap();
         }
         files.push((ino, bytes));

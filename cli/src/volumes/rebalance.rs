@@ -24,11 +24,9 @@ use volume::Shown;
   # Only when it is asked for.
   weft rebalance /srv/films --auto off
 
-Where a mount or a metadata server has the volume, that does it in the
-background, and goes on after a restart. It begins by itself when a target is
-5 % of its size fuller or emptier than it should be, or a set breaks the rule
-about domains. Otherwise this command does it; Ctrl-C stops it, and another
-call goes on.")]
+Where a mount or a metadata server has the volume, that does it in the background, and goes on after a \
+restart. It begins by itself when a target is 5 % of its size fuller or emptier than it should be, or a set breaks \
+the rule about domains. Otherwise this command does it; Ctrl-C stops it, and another call goes on.")]
 pub struct Arguments {
     /// The volume
     volume: PathBuf,

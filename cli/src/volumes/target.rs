@@ -35,13 +35,16 @@ enum Command {
         domain: Option<Domain>,
     },
     /// Move everything from targets to the others, and remove them from the volume
-    #[command(after_help = "Examples:
+    #[command(
+        override_usage = "weft target drain [OPTIONS] <VOLUME> [TARGET]...",
+        after_help = "Examples:
   weft target drain /srv/films /disk2
   weft target drain /srv/films /disk2 /disk3
   weft target drain weft://10.0.0.1:7600/films \\
       --store 10.0.0.4:7701
   weft target drain weft://10.0.0.1:7600/films \\
-      --domain rack1")]
+      --domain rack1"
+    )]
     Drain {
         /// The volume
         volume: PathBuf,
@@ -49,10 +52,13 @@ enum Command {
         which: Which,
     },
     /// Stop draining targets; what was moved stays where it is
-    #[command(after_help = "Examples:
+    #[command(
+        override_usage = "weft target undrain [OPTIONS] <VOLUME> [TARGET]...",
+        after_help = "Examples:
   weft target undrain /srv/films /disk2
   weft target undrain weft://10.0.0.1:7600/films \\
-      --domain rack1")]
+      --domain rack1"
+    )]
     Undrain {
         /// The volume
         volume: PathBuf,

@@ -27,7 +27,7 @@ fn a_store_that_joins_gets_its_part_and_a_domain_that_goes_is_emptied() {
     // The last store is not in the volume yet.
     target("drain", &["--store", &format!("127.0.0.1:{}", cluster.ports[4])]).good();
     for number in 0..8 {
-        let file = cluster.scratch.file(&format!("f{number}"), 1_500_000);
+        let file = cluster.scratch.file(format!("f{number}"), 1_500_000);
         run(weft().arg("cp").arg(file).arg(cluster.at(&format!("f{number}")))).good();
     }
     target("add", &[&store(4)]).good();
@@ -151,7 +151,7 @@ fn directories_are_evened_out_by_the_command() {
     let volume = scratch.path.join("vol");
     run(weft().arg("create").arg(&volume).args(["--code", "rs:2+1"]).args(&scratch.disks[..3])).good();
     for number in 0..6 {
-        let file = scratch.file(&format!("f{number}"), 600_000);
+        let file = scratch.file(format!("f{number}"), 600_000);
         run(weft().arg("cp").arg(&file).arg(format!("{}:/f{number}", volume.display()))).good();
     }
     let on = |command: &[&str]| run(weft().arg("rebalance").arg(&volume).args(command));

@@ -1,7 +1,7 @@
 //! The course of a rebalancing: round after round of what the plan says, until that is nothing.
 
 use super::spaces::chunk_bytes;
-use super::state::{DEFAULT_LIMIT, Doing, Running};
+use super::state::{DEFAULT_LIMIT, Doing, Rebalanced, Running};
 use crate::{Error, FileSystem, Result};
 use plan::membership::TargetState;
 use plan::placement::rebalance::{Balance, Fill, Move, Outlook, SetPlaces};
@@ -21,19 +21,6 @@ const SETS_AT_A_TIME: usize = 2;
 const WAIT_INTERVAL: Duration = Duration::from_millis(500);
 /// A rebalancing beside writers ends after so many rounds, at the latest.
 const MAX_ROUNDS: usize = 4;
-
-/// What a rebalancing did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rebalanced {
-    /// Chunks that were moved.
-    pub chunks: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Chunk sets that could not be moved, and why the first of them.
-    pub failed: (u64, Option<String>),
-    /// Chunks that break the rule about domains, and that no target may take.
-    pub stuck: u64,
-}
 
 /// What a rebalancing would do now.
 #[derive(Clone, Debug, Default)]
@@ -74,7 +61,7 @@ impl FileSystem {
         let mut moved: BTreeMap<SetId, Vec<Option<TargetId>>> = BTreeMap::new();
         loop {
             self.each_set(|set, record| {
-                if self.may_move(set, record)? {
+                if self.may_move(set, record) {
                     let mut moves = Vec::new();
                     let now = moved.get(&set).unwrap_or(&record.places).clone();
                     balance.look(&self.set_places(set, record, &now)?, &mut moves);
@@ -100,7 +87,8 @@ impl FileSystem {
         Ok(forecast)
     }
 
-    fn set_places<'a>(
+    /// A set as the plan sees it, with its chunks at these places.
+    pub(super) fn set_places<'a>(
         &self,
         set: SetId,
         record: &meta::SetRecord,
@@ -179,7 +167,7 @@ impl FileSystem {
         let mut batch: Vec<Vec<Move>> = Vec::new();
         for (set, record) in &sets {
             control.go_on()?;
-            if self.may_move(*set, record)? {
+            if self.may_move(*set, record) {
                 let mut moves = Vec::new();
                 round.balance.look(&self.set_places(*set, record, &record.places)?, &mut moves);
                 if !moves.is_empty() {

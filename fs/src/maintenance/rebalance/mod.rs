@@ -12,7 +12,7 @@ mod spaces;
 mod state;
 mod watch;
 
-pub use course::{Forecast, Rebalanced};
+pub use course::Forecast;
 pub(crate) use state::Rebalancing;
-pub use state::{DEFAULT_LIMIT, Doing, RebalanceSetting, RebalanceStatus};
+pub use state::{DEFAULT_LIMIT, Doing, RebalanceSetting, RebalanceStatus, Rebalanced};
 pub(crate) use watch::watch;

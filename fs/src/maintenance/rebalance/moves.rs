@@ -11,12 +11,12 @@ use volume::{Control, RebuildReport};
 impl FileSystem {
     /// Whether the chunks of a set may move: it is sealed and not empty, nothing writes to it, and
     /// it lacks nothing.
-    pub(super) fn may_move(&self, set: SetId, record: &SetRecord) -> Result<bool> {
+    pub(super) fn may_move(&self, set: SetId, record: &SetRecord) -> bool {
         let targets = &self.store.targets;
         let is_there = |id| targets.get(id).is_some() && targets.error(id).is_none() && !targets.hangs(id);
         let whole = record.places.iter().all(|place| place.is_some_and(is_there));
         let has_data = u64::from(record.length) > CHUNK_HEADER_BYTES as u64;
-        Ok(record.sealed && has_data && whole && !self.store.is_being_written(set) && !self.leases.is_held(set))
+        record.sealed && has_data && whole && !self.store.is_being_written(set) && !self.leases.is_held(set)
     }
 
     /// Moves chunks of a set, as far as the set is still as it was when that was planned. Returns
@@ -44,7 +44,7 @@ impl FileSystem {
         };
         let froms = moves.iter().filter(|made| moves.iter().find(|it| it.position == made.position) == Some(*made));
         let is_there = froms.clone().all(|made| record.places[made.position.index()] == Some(made.from));
-        if !self.may_move(set, &record)? || !is_there || !wanted.iter().all(is_new) {
+        if !self.may_move(set, &record) || !is_there || !wanted.iter().all(is_new) {
             return Ok(None);
         }
         let mut stripes: BTreeMap<RecordOffset, u32> = self.table.uncommitted_in(set);

@@ -7,7 +7,7 @@ use meta::SetRecord;
 use plan::TargetId;
 use plan::membership::TargetState;
 use plan::placement::TargetCandidate;
-use plan::placement::rebalance::{Balance, SetPlaces};
+use plan::placement::rebalance::Balance;
 use std::collections::BTreeMap;
 use volume::Answer;
 use volume::format::CHUNK_HEADER_BYTES;
@@ -83,19 +83,9 @@ impl FileSystem {
         let smallest = targets.iter().map(|target| target.total).filter(|total| *total > 0).min().unwrap_or(0);
         let reserve = (smallest / RESERVE_DIVISOR).max(NEW_CHUNK_BYTES);
         let mut balance = Balance::new(&targets, self.placement().domain_level, reserve);
-        let mut spares: BTreeMap<String, usize> = BTreeMap::new();
         self.each_set(|set, record| {
-            let spare = match spares.get(&record.code) {
-                Some(spare) => *spare,
-                None => {
-                    let spare = self.store.layout_of(set, record)?.code.shape().m;
-                    spares.insert(record.code.clone(), spare);
-                    spare
-                }
-            };
-            if self.may_move(set, record)? {
-                let chunk_bytes = chunk_bytes(record);
-                balance.count(&SetPlaces { set, chunk_bytes, spare, places: &record.places });
+            if self.may_move(set, record) {
+                balance.count(&self.set_places(set, record, &record.places)?);
             }
             Ok(())
         })?;

@@ -1,6 +1,5 @@
 //! What is stored of rebalancing, and how far the one is that runs.
 
-use super::course::Rebalanced;
 use crate::{FileSystem, Result};
 use plan::repair::time_left;
 use serde::{Deserialize, Serialize};
@@ -27,6 +26,19 @@ pub struct RebalanceSetting {
     pub begun: bool,
     /// Bytes of chunks that are moved in a second; None for the default.
     pub limit: Option<u64>,
+}
+
+/// What a rebalancing did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rebalanced {
+    /// Chunks that were moved.
+    pub chunks: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Chunk sets that could not be moved, and why the first of them.
+    pub failed: (u64, Option<String>),
+    /// Chunks that break the rule about domains, and that no target may take.
+    pub stuck: u64,
 }
 
 /// What it does.

@@ -1,8 +1,8 @@
 //! The state of a rebalancing: what each target has and should have, and which moves are next.
 
 use super::goals::{Holder, goals};
+use super::moves::{Move, SetPlaces};
 use super::sinks::{Key, Sinks};
-use super::{Move, SetPlaces};
 use crate::membership::TargetState;
 use crate::placement::TargetCandidate;
 use crate::placement::choose::{Place, least_limit, place_of};

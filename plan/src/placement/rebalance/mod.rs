@@ -16,41 +16,15 @@
 
 mod balance;
 mod goals;
+mod moves;
 mod sinks;
 
 pub use balance::{Balance, Fill, Outlook};
+pub use moves::{Move, SetPlaces};
 
 use super::candidate::TargetCandidate;
-use crate::{Position, SetId, TargetId};
+use crate::{SetId, TargetId};
 use std::collections::HashMap;
-
-/// A chunk set, as rebalancing sees it.
-#[derive(Clone, Copy, Debug)]
-pub struct SetPlaces<'a> {
-    /// The set.
-    pub set: SetId,
-    /// The bytes that each of its chunks takes.
-    pub chunk_bytes: u64,
-    /// The chunks that it can lose: m, what a domain may have.
-    pub spare: usize,
-    /// Where its chunks are, by position.
-    pub places: &'a [Option<TargetId>],
-}
-
-/// A chunk that goes to another target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Move {
-    /// The chunk set.
-    pub set: SetId,
-    /// The position of the chunk.
-    pub position: Position,
-    /// Where it is.
-    pub from: TargetId,
-    /// Where it goes.
-    pub to: TargetId,
-    /// Its bytes.
-    pub bytes: u64,
-}
 
 /// The moves that even out the targets, `most` at most, to be made in this order. `domain_level` is
 /// how many names of a domain count, `reserve` the bytes that a move leaves free on its target.
