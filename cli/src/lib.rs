@@ -87,6 +87,7 @@ enum Command {
     Restore(volumes::restore::Arguments),
     Volume(volumes::group::Arguments),
     Target(volumes::target::Arguments),
+    Rebalance(volumes::rebalance::Arguments),
     Meta(volumes::meta::Arguments),
     Serve(volumes::serve::ServeArguments),
     Cluster(volumes::serve::ClusterArguments),
@@ -123,7 +124,8 @@ impl Command {
                 OfVolume::Status(_) | OfVolume::Repair(_) | OfVolume::Upgrade(_) => true,
                 OfVolume::Create(_) | OfVolume::Open(_) => false,
             },
-            Self::Status(_) | Self::Target(_) | Self::Ls(_) | Self::Stat(_) | Self::Du(_) | Self::Meta(_) => true,
+            Self::Status(_) | Self::Ls(_) | Self::Stat(_) | Self::Du(_) => true,
+            Self::Target(_) | Self::Rebalance(_) | Self::Meta(_) => true,
             _ => false,
         }
     }
@@ -142,7 +144,7 @@ impl Command {
 }
 
 /// Commands that talk to the servers of a cluster. They show these an identity.
-const CLUSTER_COMMANDS: [&[&str]; 26] = [
+const CLUSTER_COMMANDS: [&[&str]; 27] = [
     &["mount"],
     &["status"],
     &["ls"],
@@ -167,6 +169,7 @@ const CLUSTER_COMMANDS: [&[&str]; 26] = [
     &["target", "replace"],
     &["target", "domain"],
     &["target", "placement"],
+    &["rebalance"],
     &["meta", "handover"],
     &["meta", "forget"],
 ];
@@ -320,6 +323,7 @@ fn carry_out(arguments: Arguments, identity: Option<&Path>) -> Outcome {
         Command::Restore(arguments) => volumes::restore::run(&arguments, json),
         Command::Volume(arguments) => volumes::group::run(&arguments, json),
         Command::Target(arguments) => volumes::target::run(&arguments, json),
+        Command::Rebalance(arguments) => volumes::rebalance::run(&arguments, json),
         Command::Meta(arguments) => volumes::meta::run(&arguments, json),
         Command::Serve(arguments) => volumes::serve::serve(&arguments, identity, json),
         Command::Cluster(arguments) => volumes::serve::cluster(&arguments, json),

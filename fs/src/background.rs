@@ -79,6 +79,7 @@ impl Background {
             help(crate::maintenance::collect::collect);
             if !fs.volume.read_only {
                 help(crate::maintenance::orphan_chunks::watch);
+                help(crate::maintenance::rebalance::watch);
             }
         }
         *lock(&self.jobs) = Some(jobs);

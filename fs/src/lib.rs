@@ -57,6 +57,9 @@ pub use maintenance::explain::SetExplained;
 pub use maintenance::fsck::{Checked, Rebuilt, rebuild};
 pub use maintenance::members::Seen;
 pub use maintenance::probe::PROBE_SET;
+pub use maintenance::rebalance::{
+    DEFAULT_LIMIT as REBALANCE_LIMIT, Doing, Forecast, RebalanceSetting, RebalanceStatus, Rebalanced,
+};
 pub use maintenance::reopen::{Known, Remains, reopen, reopen_with_loss};
 pub use maintenance::repair::Repaired;
 pub use maintenance::status::{AtRisk, DomainStatus, Status, TargetStatus, Written};
@@ -113,6 +116,7 @@ pub struct FileSystem {
     pub(crate) orphan_chunks: maintenance::orphan_chunks::OrphanChunks,
     pub(crate) rejoins: maintenance::rejoin::Rejoins,
     pub(crate) members: maintenance::members::Members,
+    pub(crate) rebalancing: maintenance::rebalance::Rebalancing,
     pub(crate) background: background::Background,
     pub(crate) volume: volume::opened::Opened,
     pub(crate) leases: session::server::Leases,

@@ -342,6 +342,7 @@ impl FileSystem {
             orphan_chunks: orphan_chunks::OrphanChunks::default(),
             rejoins: rejoin::Rejoins::default(),
             members: members::Members::default(),
+            rebalancing: crate::maintenance::rebalance::Rebalancing::default(),
             background: background::Background::new(),
             leases: Leases::default(),
             counts: crate::Counts::default(),
@@ -365,6 +366,7 @@ impl FileSystem {
             client.die();
         }
         if !was_closed {
+            self.rebalancing.stop();
             self.background.stop();
         }
     }
@@ -384,6 +386,7 @@ impl FileSystem {
         if self.closed.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
+        self.rebalancing.stop();
         self.background.stop();
         self.forget_all();
         let done = if self.volume.read_only {

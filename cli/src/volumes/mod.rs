@@ -22,6 +22,7 @@ mod paths;
 pub mod placement;
 mod post;
 pub mod processes;
+pub mod rebalance;
 pub mod remote;
 mod respond;
 pub mod restore;

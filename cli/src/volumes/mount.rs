@@ -182,6 +182,7 @@ fn serve(arguments: &MountArguments, options: &fuse::Options, fs: &Arc<fs::FileS
         place: format!("mounted on {}; use its files there, or unmount it first", Shown(mounted.path())),
         to_others: false,
     });
+    fs.rebalance_by_itself();
     let watched = mounted.clone();
     let served = respond::serve(directory, move || watched.is_there());
     if arguments.tell {

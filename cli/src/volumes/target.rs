@@ -3,7 +3,7 @@
 use super::paths::resolve;
 use super::placement;
 use super::{new_target, open_own, plain, serves_others, verify};
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::{interrupt, progress, show};
 use clap::{Args, Subcommand};
 use fs::Domain;
@@ -35,23 +35,36 @@ enum Command {
         #[arg(long, value_name = "PATH")]
         domain: Option<Domain>,
     },
-    /// Move everything from a target to the others, and remove it from the volume
-    #[command(after_help = "Examples:
-  weft target drain /srv/films /disk2")]
+    /// Move everything from targets to the others, and remove them from the volume
+    #[command(
+        override_usage = "weft target drain [OPTIONS] <VOLUME> [TARGET]...",
+        after_help = "Examples:
+  weft target drain /srv/films /disk2
+  weft target drain /srv/films /disk2 /disk3
+  weft target drain weft://10.0.0.1:7600/films \\
+      --store 10.0.0.4:7701
+  weft target drain weft://10.0.0.1:7600/films \\
+      --domain rack1"
+    )]
     Drain {
         /// The volume
         volume: PathBuf,
-        /// The target
-        target: PathBuf,
+        #[command(flatten)]
+        which: Which,
     },
-    /// Stop draining a target; what was moved stays where it is
-    #[command(after_help = "Examples:
-  weft target undrain /srv/films /disk2")]
+    /// Stop draining targets; what was moved stays where it is
+    #[command(
+        override_usage = "weft target undrain [OPTIONS] <VOLUME> [TARGET]...",
+        after_help = "Examples:
+  weft target undrain /srv/films /disk2
+  weft target undrain weft://10.0.0.1:7600/films \\
+      --domain rack1"
+    )]
     Undrain {
         /// The volume
         volume: PathBuf,
-        /// The target
-        target: PathBuf,
+        #[command(flatten)]
+        which: Which,
     },
     /// Replace a target, dead or alive, by a new directory
     #[command(after_help = "Examples:
@@ -82,6 +95,37 @@ enum Command {
         domain: Option<Domain>,
     },
     Placement(placement::Arguments),
+}
+
+/// Some targets of a volume.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct Which {
+    /// The targets
+    #[arg(value_name = "TARGET")]
+    targets: Vec<PathBuf>,
+    /// All targets of a store, by its address
+    #[arg(long, value_name = "HOST:PORT")]
+    store: Option<String>,
+    /// All targets in a failure domain, such as rack1
+    #[arg(long, value_name = "PATH")]
+    domain: Option<Domain>,
+}
+
+impl Which {
+    /// The paths of the targets, as the volume knows them.
+    fn paths(&self, volume: &Path, fs: &fs::FileSystem) -> Result<Vec<PathBuf>, Failure> {
+        match (&self.store, &self.domain) {
+            (Some(store), _) => Ok(fs.targets_of_store(store)?),
+            (_, Some(domain)) => Ok(fs.targets_in_domain(&domain.to_string())?),
+            _ => Ok(self.targets.iter().map(|target| known(volume, target)).collect()),
+        }
+    }
+
+    /// The same as they were given.
+    fn shown<'a>(&'a self, found: &'a [PathBuf]) -> &'a [PathBuf] {
+        if self.targets.is_empty() { found } else { &self.targets }
+    }
 }
 
 impl Arguments {
@@ -130,21 +174,27 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
                 show::text(format_args!("{} is target {}; new data goes there too", Shown(target), id.0))?;
             }
         }
-        Command::Drain { target, .. } => {
-            let done = progress::shown("draining", &control, || {
-                volume.drain_target(&known(arguments.volume(), target), &control)
-            })?;
+        Command::Drain { which, .. } => {
+            let targets = which.paths(arguments.volume(), &volume)?;
+            let done = progress::shown("draining", &control, || volume.drain_targets(&targets, &control))?;
             verify::print(&done, begun, as_json)?;
             if !as_json {
-                show::text(format_args!("{} is empty and no longer a target", Shown(target)))?;
+                for target in which.shown(&targets) {
+                    show::text(format_args!("{} is empty and no longer a target", Shown(target)))?;
+                }
             }
         }
-        Command::Undrain { target, .. } => {
-            volume.undrain_target(&known(arguments.volume(), target))?;
+        Command::Undrain { which, .. } => {
+            let targets = which.paths(arguments.volume(), &volume)?;
+            volume.undrain_targets(&targets)?;
+            let shown = which.shown(&targets);
             if as_json {
-                show::json(&json!({ "path": show::path(target), "role": "active" }))?;
+                let paths: Vec<_> = shown.iter().map(|target| show::path(target)).collect();
+                show::json(&json!({ "path": paths[0], "paths": paths, "role": "active" }))?;
             } else {
-                show::text(format_args!("{} is used again; what was moved stays where it is", Shown(target)))?;
+                for target in shown {
+                    show::text(format_args!("{} is used again; what was moved stays where it is", Shown(target)))?;
+                }
             }
         }
         Command::Replace { target, new, domain, .. } => {

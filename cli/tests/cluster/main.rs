@@ -9,6 +9,7 @@ mod expiry;
 mod failover;
 #[path = "../commands/forest.rs"]
 mod forest;
+mod growth;
 mod hostile;
 mod lab;
 mod locks;

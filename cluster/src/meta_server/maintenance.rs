@@ -45,6 +45,7 @@ impl Waiting {
 /// `down_out` becomes out.
 pub fn keep(volume: &Arc<FileSystem>, down_out: Duration, say: fn(&str)) {
     volume.watch_members(down_out);
+    volume.rebalance_by_itself();
     let volume = Arc::downgrade(volume);
     std::thread::spawn(move || work(&volume, say));
 }

@@ -192,17 +192,21 @@ impl FileSystem {
         }
     }
 
-    fn repair_set(&self, degraded: &Degraded, done: &mut Repaired, shared: &Shared<'_>) -> Result<()> {
-        let set = degraded.set;
+    fn repair_set(&self, found: &Degraded, done: &mut Repaired, shared: &Shared<'_>) -> Result<()> {
+        let set = found.set;
         // A set without stripes has nothing to repair.
         if self.engine()?.meta.stripes(set)?.is_empty() && self.delete_if_empty(set)? {
             return Ok(());
         }
         let _claim = self.store.claims.take(set);
-        // Another thread repaired it meanwhile.
-        if self.engine()?.meta.set(set)?.places != degraded.places {
+        // Another thread may have moved or repaired some of it meanwhile.
+        let places = self.engine()?.meta.set(set)?.places;
+        let is_still_there = |position: &Position| places.get(position.index()) == found.places.get(position.index());
+        let lost: Vec<Position> = found.lost.iter().copied().filter(is_still_there).collect();
+        if lost.is_empty() {
             return Ok(());
         }
+        let degraded = &Degraded { set, places, lost };
         // A set that is being written stays in the queue. A set that is full or given up may still
         // have uncommitted stripes, which are repaired, too.
         if self.store.is_being_written(set) || self.leases.is_held(set) {
@@ -213,7 +217,7 @@ impl FileSystem {
         let stripes: Vec<(RecordOffset, u32)> = stripes.into_iter().collect();
         let need = stripes.last().map_or(0, |&(record, block)| volume::record_range(record, block).end);
         let topology = self.store.topology();
-        let layout = self.store.layout(set)?;
+        let layout = self.store.layout_of(set, &self.engine()?.meta.set(set)?)?;
         let rules = topology.rules(layout.code.shape(), need);
         let promise = shared.promise(need, |promised| {
             let mut candidates = self.store.candidates();

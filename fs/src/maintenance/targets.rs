@@ -1,4 +1,4 @@
-//! Changes the targets of a volume: adds, empties and replaces them.
+//! Changes the targets of a volume: adds and replaces them.
 
 use crate::maintenance::repair::Repaired;
 use crate::volume::find::open_target;
@@ -8,17 +8,12 @@ use crate::{Error, FileSystem, Result};
 use plan::placement::Placement;
 use plan::{Domain, Position, TargetId};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 use volume::Control;
 use volume::target::TargetFile;
 
-/// How long a drain waits for clients that write to the target, and how often it checks.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
-const DRAIN_CHECK_INTERVAL: Duration = Duration::from_millis(200);
-
 impl FileSystem {
     /// The member at a path.
-    fn member(&self, path: &Path) -> Result<Member> {
+    pub(super) fn member(&self, path: &Path) -> Result<Member> {
         let label = self.volume.label();
         let wanted = self.volume.places.full(path).unwrap_or_else(|_| path.to_path_buf());
         let same = |member: &&Member| member.path == wanted || member.path == path;
@@ -154,48 +149,6 @@ impl FileSystem {
         Ok(id)
     }
 
-    /// Moves everything from a target to the others and removes it from the volume. It can be
-    /// interrupted and called again.
-    ///
-    /// # Errors
-    /// When too few targets would be left, or a chunk has nowhere to go.
-    pub fn drain_target(&self, path: &Path, control: &Control) -> Result<Repaired> {
-        self.writable()?;
-        let alone = self.volume.changing.lock();
-        let member = self.member(path)?;
-        let label = self.volume.label();
-        let others = label.members().filter(|m| m.id != member.id && m.role == Role::Active).count();
-        let need = self.store.options.code.shape().blocks();
-        if others < need {
-            return Err(Error::Invalid(format!(
-                "too few targets would be left without {}: {others}, and {} takes {need}; add one first, or replace it",
-                volume::Shown(&member.path),
-                label.code
-            )));
-        }
-        self.set_role(member.id, Role::Draining)?;
-        self.store.close_target(member.id, true);
-        drop(alone);
-        self.leave(&member, control)
-    }
-
-    /// Uses a target again that was being emptied: new chunk sets go to it, and its chunks stay.
-    ///
-    /// # Errors
-    /// When it is not being emptied.
-    pub fn undrain_target(&self, path: &Path) -> Result<()> {
-        self.writable()?;
-        // A target that is empty and being removed must not be used again halfway.
-        let _alone = self.volume.changing.lock();
-        let member = self.member(path)?;
-        if member.role != Role::Draining {
-            return Err(Error::Invalid(format!("{} is not being emptied", volume::Shown(&member.path))));
-        }
-        self.set_role(member.id, Role::Active)?;
-        self.store.close_target(member.id, false);
-        Ok(())
-    }
-
     /// Moves everything to a new directory and removes the old one, which may be dead, from the
     /// volume. The new one is in the given domain, or else the one that its server reports, or else
     /// that of the old one.
@@ -231,10 +184,10 @@ impl FileSystem {
                 // An earlier call has finished meanwhile.
                 return Ok(Repaired::default());
             }
-            self.set_role(member.id, Role::Draining)?;
+            self.set_role(&[member.id], Role::Draining)?;
             self.store.close_target(member.id, true);
         }
-        let mut done = self.leave(&member, control)?;
+        let mut done = self.leave(std::slice::from_ref(&member), control)?;
         // Positions that are queued or have no place may have waited for this target. Those that
         // must wait longer stay queued.
         let waiting = self.repair_where(control, |record, queued| {
@@ -251,66 +204,10 @@ impl FileSystem {
         ids.filter_map(|id| Some((id, self.store.targets.get(id)?))).collect()
     }
 
-    fn set_role(&self, id: TargetId, role: Role) -> Result<()> {
+    pub(super) fn set_role(&self, ids: &[TargetId], role: Role) -> Result<()> {
         self.relabel(|label| {
-            label.targets.iter_mut().filter(|member| member.id == id).for_each(|member| member.role = role);
+            label.targets.iter_mut().filter(|member| ids.contains(&member.id)).for_each(|member| member.role = role);
         })
-    }
-
-    /// Empties a target that gets no new chunks. The repair removes it from the volume when it is
-    /// empty.
-    fn leave(&self, member: &Member, control: &Control) -> Result<Repaired> {
-        let (begun, mut done) = (Instant::now(), Repaired::default());
-        loop {
-            let held = self.clients_write_to(member.id)?;
-            // What failed is tried again.
-            done.failed.clear();
-            done.add(self.repair_where(control, |record, _| positions_on(record, member.id))?);
-            if !self.store.is_closed(member.id) {
-                return Err(Error::Invalid(format!("{} is used again", volume::Shown(&member.path))));
-            }
-            if !held || self.chunks_on(member.id)? == 0 || begun.elapsed() >= DRAIN_TIMEOUT {
-                break;
-            }
-            // Clients learn that it is draining, and give up the sets that they write to.
-            while self.clients_write_to(member.id)? && begun.elapsed() < DRAIN_TIMEOUT {
-                control.go_on()?;
-                std::thread::sleep(DRAIN_CHECK_INTERVAL);
-            }
-        }
-        let left = self.chunks_on(member.id)?;
-        if left > 0 {
-            let why = match done.failed.first() {
-                Some((set, why)) => format!("; chunk set {set}: {why}"),
-                None if self.clients_write_to(member.id)? => ", which clients write to; try again later".into(),
-                None => String::new(),
-            };
-            return Err(Error::Invalid(format!(
-                "chunks that are still on {}: {left}{why}",
-                volume::Shown(&member.path)
-            )));
-        }
-        Ok(done)
-    }
-
-    /// Whether a target has a chunk of a set that a client writes to, or may write to.
-    fn clients_write_to(&self, id: TargetId) -> Result<bool> {
-        let mut held = false;
-        self.each_set(|set, record| {
-            held |= self.leases.is_held(set) && !positions_on(record, id).is_empty();
-            Ok(())
-        })?;
-        Ok(held)
-    }
-
-    /// The number of chunks that should be on a target.
-    fn chunks_on(&self, id: TargetId) -> Result<usize> {
-        let mut chunks = 0;
-        self.each_set(|_, record| {
-            chunks += positions_on(record, id).len();
-            Ok(())
-        })?;
-        Ok(chunks)
     }
 
     /// Removes targets from the volume that were being emptied and are empty.
@@ -323,7 +220,7 @@ impl FileSystem {
         let _alone = self.volume.changing.lock();
         for member in self.volume.label().members().filter(|member| member.role == Role::Draining) {
             let id = member.id;
-            if self.chunks_on(id)? > 0 {
+            if self.chunks_on(&[id])? > 0 {
                 continue;
             }
             if self.store.targets.is_healthy(id) {
@@ -334,7 +231,7 @@ impl FileSystem {
             }
             // Move the metadata off the target before removing it.
             self.engine()?.journal.set_targets(self.journal_targets(Some(id)))?;
-            self.set_role(id, Role::Removed)?;
+            self.set_role(&[id], Role::Removed)?;
             // A target that is away keeps its label; the labels of the others show that it is
             // outdated.
             self.store.targets.each([(0, id)], |_, target| target.remove(TargetFile::Label));
@@ -342,11 +239,6 @@ impl FileSystem {
         }
         Ok(())
     }
-}
-
-/// The positions of a set that are on a target.
-fn positions_on(record: &meta::SetRecord, id: TargetId) -> Vec<Position> {
-    Position::placed(&record.places).filter(|(_, there)| *there == id).map(|(position, _)| position).collect()
 }
 
 /// Waits until no process has the volume open, at most ten seconds.
@@ -363,6 +255,7 @@ pub fn wait_until_closed(directory: &Path) {
 mod tests {
     use super::*;
     use crate::testing::Lab;
+    use std::time::Duration;
 
     /// The end of a drain is held up after the target was found empty and before it is removed.
     #[test]

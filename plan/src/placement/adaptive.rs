@@ -16,10 +16,10 @@
 //! - **Even space.** A share is multiplied with `exp(-evenness · lead)`, where the lead is how much
 //!   more of a target is used than of all together, relative to that. Mixed sizes fill by ratio,
 //!   since an equal share is one that is proportional to free space.
-//! - **Nearly full** targets, with less than a twentieth free, count as if they had a sixteenth of
-//!   their free space.
+//! - **Nearly full** targets, with less than a twentieth free, are taken when nothing else is
+//!   left.
 
-use super::candidate::TargetCandidate;
+use super::candidate::{TargetCandidate, is_nearly_full};
 use super::lottery::{Lottery, MAX_WEIGHT};
 use super::policies::{lot, mix};
 use super::policy::{Policy, View};
@@ -176,8 +176,11 @@ pub(super) fn take_turns(
 /// proportional to: its free space, but a target of which less than a twentieth is free is left for
 /// when nothing else is.
 pub(super) fn weight(free: u64, total: u64) -> u64 {
-    let spare = free.saturating_sub(total / 20);
-    spare.max(free / 16).clamp(1, MAX_WEIGHT)
+    let counts = match is_nearly_full(free, total) {
+        true => free >> 20,
+        false => free.saturating_sub(total / 20).max(free / 16),
+    };
+    counts.clamp(1, MAX_WEIGHT)
 }
 
 /// The number from which all draws for a set come.

@@ -21,6 +21,12 @@ pub struct TargetCandidate {
     pub load: Option<Load>,
 }
 
+/// Whether so little is free that it is left for when nothing else is: less than a twentieth. What
+/// is written already must find its place, and so must repairs.
+pub(super) const fn is_nearly_full(free: u64, total: u64) -> bool {
+    free < total / 20
+}
+
 /// How busy a target and its server are.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {

@@ -1,6 +1,6 @@
 //! The rules: what of a policy's order is taken.
 
-use super::candidate::TargetCandidate;
+use super::candidate::{TargetCandidate, is_nearly_full};
 use super::policies::mix;
 use super::policy::{Policy, View};
 use crate::domain::Domain;
@@ -117,7 +117,10 @@ pub(super) fn choose(
         }
         (index, outcome)
     };
-    let order = policy.rank(&view, set, rules.width).into_iter().map(outcome).collect();
+    let mut ranked = policy.rank(&view, set, rules.width);
+    // Whatever the policy: what is nearly full comes last, the others stay in their order.
+    ranked.sort_by_key(|&index| is_nearly_full(view.targets[index].free, view.targets[index].total));
+    let order = ranked.into_iter().map(outcome).collect();
     Choice { targets, order, most }
 }
 
@@ -136,6 +139,19 @@ pub(super) fn least_limit(targets_in: &[usize], taken: &[usize], count: usize, l
         if fits(middle) { high = middle } else { low = middle + 1 }
     }
     low
+}
+
+/// The most chunks of a set that a domain must have when all of these targets are used, or m, if
+/// that is more.
+pub fn least_limit_of(
+    targets: impl Iterator<Item = TargetCandidate>,
+    domain_level: Option<u8>,
+    width: usize,
+    spare: usize,
+) -> usize {
+    let targets: Vec<TargetCandidate> = targets.collect();
+    let rules = Rules { width, spare, domain_level, need: 0 };
+    view(&targets, &rules, width, &[]).1
 }
 
 /// Chooses targets for the positions of chunk set `set`. Fewer than the width of candidates that

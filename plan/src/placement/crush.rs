@@ -46,7 +46,7 @@ mod tests {
     fn targets(count: u16, total: impl Fn(u16) -> u64) -> Vec<TargetCandidate> {
         let target = |id| TargetCandidate {
             id: TargetId(id),
-            free: 50,
+            free: 200,
             total: total(id),
             domain: None,
             state: TargetState::Up,

@@ -10,6 +10,7 @@
 //! - [`Placer`] is [`Adaptive`] for clusters of any size: it keeps what it knows between sets.
 //! - [`Observer`] makes the loads that they look at from what servers report.
 //! - [`explain()`] says why a set goes where it goes.
+//! - [`rebalance`](mod@rebalance) says which chunks move when targets come, go or fill up.
 
 mod adaptive;
 mod candidate;
@@ -23,13 +24,14 @@ mod placer;
 mod policies;
 mod policy;
 mod prime;
+pub mod rebalance;
 pub mod score;
 mod spread;
 pub mod temperature;
 
 pub use adaptive::{Adaptive, Tuning};
 pub use candidate::{Load, TargetCandidate};
-pub use choose::{Rules, place, place_more};
+pub use choose::{Rules, least_limit_of, place, place_more};
 pub use crush::Crush;
 pub use explain::{Explanation, Reason, Verdict, explain};
 pub use name::{Placement, PolicyName, Scoring};

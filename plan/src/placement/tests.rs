@@ -50,6 +50,27 @@ fn sets_go_to_distinct_targets_with_space_that_take_data() {
     }
 }
 
+/// The one with the least free of all may be the one that a policy likes best.
+#[test]
+fn what_is_nearly_full_is_for_when_nothing_else_is_left() {
+    let large =
+        |id: u16, percent: u64, domain| TargetCandidate { total: 100 << 30, ..candidate(id, percent << 30, domain) };
+    for policy in policies() {
+        // Three of six are nearly full; sets take three, four and six.
+        let targets: Vec<TargetCandidate> =
+            (0..6).map(|id| large(id, if id < 3 { 4 } else { 6 + u64::from(id) }, None)).collect();
+        for (set, width) in (0..200).map(SetId).flat_map(|set| [3, 4, 6].map(move |width| (set, width))) {
+            let placed = place(&*policy, &targets, &rules(width, 1, None), set);
+            let full = placed.iter().flatten().filter(|id| id.0 < 3).count();
+            assert_eq!((full, placed.iter().flatten().count()), (width - 3, width), "{set} {placed:?}");
+        }
+        // The rule is worth more than that.
+        let racks = [large(0, 50, Some("a")), large(1, 50, Some("a")), large(2, 1, Some("b"))];
+        let placed = place(&*policy, &racks, &rules(2, 1, Some(1)), SetId(5));
+        assert!(placed.contains(&Some(TargetId(2))), "{placed:?}");
+    }
+}
+
 #[test]
 fn chance_follows_space_and_parity_goes_round() {
     let (mut load, mut parity) = (BTreeMap::new(), BTreeMap::new());

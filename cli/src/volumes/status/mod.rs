@@ -8,7 +8,7 @@ mod stores;
 mod summary;
 
 use super::create::{away, away_document};
-use super::{open_own, places, post, served};
+use super::{open_own, places, post, rebalance, served};
 use crate::failure::{Failure, Outcome};
 use crate::{show, unprotected};
 use clap::Args;
@@ -79,6 +79,7 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     if as_json {
         let mut document = document(&status);
         document["stores"] = stores::document(&status, &reports);
+        document["rebalance"] = rebalance::document(&volume.rebalance_status()?);
         document["servers"] = post::post().map_or_else(|| json!([]), |post| servers::document(&post.standings()));
         show::json(&document)?
     } else {
@@ -91,6 +92,8 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
             let lines = summary::lines(&status, &reports, servers, &arguments.volume);
             lines.iter().map(|line| show::marked(line)).try_for_each(show::text)?;
         }
+        let moving = rebalance::progress(&volume.rebalance_status()?);
+        moving.map_or(Ok(()), |moving| show::text(format_args!("  rebalancing: {moving}")))?;
         if arguments.write_cost {
             cost::print(&status.write_cost)?;
         }
