@@ -62,6 +62,9 @@ struct Reserved {
     waiting: u32,
 }
 
+/// [`Find`], for threads that hold nothing of the volume.
+pub(crate) type SharedFind = Arc<dyn Fn(&Member) -> Result<Arc<dyn Target>> + Send + Sync>;
+
 /// The client's half of its session.
 pub(crate) struct Client {
     pub session: Arc<dyn Session>,
@@ -73,7 +76,7 @@ pub(crate) struct Client {
     name: String,
     pub sets: Arc<Leased>,
     pub(crate) removals: Removals,
-    pub(crate) find: Arc<dyn Fn(&Member) -> Result<Arc<dyn Target>> + Send + Sync>,
+    pub(crate) find: SharedFind,
     /// Open files: the number of all openers, and of those that write.
     open: Ranked<HashMap<Ino, (u32, u32)>, ClientOpens>,
     /// Files that were opened for writing and not reported clean to the server since, with the

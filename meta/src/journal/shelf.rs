@@ -133,7 +133,10 @@ mod tests {
         let clearing = std::thread::spawn(move || cleared.clear());
         begins.recv().unwrap();
         let ((closed, closes), closing) = (channel(), shelf.clone());
-        std::thread::spawn(move || closed.send(closing.close()));
+        std::thread::spawn(move || {
+            closing.close();
+            closed.send(())
+        });
         closes.recv_timeout(Duration::from_secs(60)).expect("it waits for the clearing");
         assert!(shelf.state().is_err());
         drop::<Sender<()>>(end);

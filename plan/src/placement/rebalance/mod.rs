@@ -1,8 +1,8 @@
 //! Which chunks move to other targets, so that every target is equally full, a set obeys the rule
 //! about domains, and targets that are emptied have nothing left.
 //!
-//! - **Goals.** Each target should have the same part of its capacity used ([`goals`]), as far as a
-//!   set can have no more than one chunk there, and a domain no more than the rule allows.
+//! - **Goals** (`goals.rs`). Each target should have the same part of its capacity used, as far as
+//!   a set can have no more than one chunk there, and a domain no more than the rule allows.
 //! - **Least movement.** What must move goes first: chunks that break the rule, and those on
 //!   targets that are emptied. Then chunks go from targets above their goal to targets below it,
 //!   and only from there. Who is above is chosen from by chance, so that not only old sets move. A
