@@ -22,7 +22,7 @@ volume::ranks! {
     pub(crate) LinkProof = FIRST_BRIEF + 116;
     pub(crate) KnownTokens = FIRST_BRIEF + 118;
     // A store.
-    pub(crate) StoreSlots = FIRST_BRIEF + 119;
+    pub(crate) StoreSlots = FIRST_BRIEF + 123;
     pub(crate) PeersInUse = FIRST_BRIEF + 120;
     pub(crate) PeerNumbers = FIRST_BRIEF + 122;
     pub(crate) ServedTarget = FIRST_BRIEF + 124;

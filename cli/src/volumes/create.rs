@@ -23,8 +23,10 @@ use volume::Shown;
   weft volume create /srv/films --code rs:6+3 \\
       store://10.0.0.{1,2,3}:7701/disk{0,1,2}
   # Two volumes of different codes share these disks.
-  weft volume create /srv/films --shared --code rs:4+2 /disk[1-6]
-  weft volume create /srv/mails --shared --code rs:2+2 /disk[1-6]
+  weft volume create /srv/films --shared \\
+      --code rs:4+2 /disk[1-6]
+  weft volume create /srv/mails --shared \\
+      --code rs:2+2 /disk[1-6]
   # Two of the disks are in one shelf.
   weft volume create /srv/films --code rs:2+1 \\
       /shelf1/a /shelf1/b /shelf2/c \\

@@ -312,6 +312,8 @@ impl Journaled {
     /// the process dies.
     pub fn release(&self) {
         self.shared.stop();
+        // Changes that are not in the index can still be read, and may be old.
+        self.shared.give_back();
         // After a close the thread has ended.
         let _ = self.release.send(false);
         self.shared.index.close();

@@ -6,8 +6,9 @@
 //! - **Network**: the bytes that a server moves in a second, as a share of the most that any server
 //!   was ever seen to move, or of 125 MB if that is more: a link of 1 Gbit/s. Nobody has to say how
 //!   fast links are, and a cluster that does little does not look busy.
-//! - **Idle** is the idle share of the server's processors, times what the queue of the target
-//!   leaves. The paper has processors only, which are the same for all stores of a machine, and
+//! - **Idle** is the idle share of the server's processors, at least a quarter, times what the
+//!   queue of the target leaves. (Processors that are all busy would hide every queue: those of
+//!   several stores, or of a volume on directories, are the same.) The paper has processors only, which are the same for all stores of a machine, and
 //!   which a slow disk leaves idle: its accesses fall, it gets cold, and its score rises. Its queue
 //!   tells, and so does the time that the server takes to report, where its processors or its link
 //!   are the trouble: that is seen from outside. With q operations waiting or running at a time and
@@ -26,6 +27,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const LEAST_NETWORK: f64 = 125e6;
 /// Nobody is slow who reports within this time, in seconds.
 const LEAST_DELAY: f64 = 0.01;
+/// The least idle share of processors that counts.
+const LEAST_IDLE: f64 = 0.25;
 /// The weight of the newest queue. One interval says little of a target with few operations.
 const NEWEST: f64 = 0.5;
 
@@ -139,7 +142,7 @@ impl Observer {
             self.reported.insert(*id);
             let Some(Known { load, .. }) = self.known.get_mut(id) else { continue };
             load.temperature = self.temperatures.of(*id);
-            let idle = load.idle * left(load.queue, queue) * left(load.delay, delay);
+            let idle = load.idle.max(LEAST_IDLE) * left(load.queue, queue) * left(load.delay, delay);
             let report = Report { idle, network: load.network, temperature: load.temperature, free: 0, total: 0 };
             placer.handle_load(*id, &report);
         }
@@ -223,6 +226,22 @@ mod tests {
         let (least, most) = (counts[2..].iter().min().unwrap(), counts[2..].iter().max().unwrap());
         assert!(*slow * 2 < *least && counts[..2].iter().all(|&count| count > 20), "{counts:?}");
         assert!(*most < least * 3 / 2, "{counts:?}");
+    }
+
+    #[test]
+    fn processors_that_are_all_busy_hide_no_queue() {
+        let (mut observer, mut placer) = (Observer::new(Tau::Tuned), placer(8));
+        for number in 1..6 {
+            let mut all = two_slow(number);
+            all.iter_mut().for_each(|(_, observed)| (observed.idle, observed.accesses) = (0.0, 10 * number));
+            observer.handle(&all, &mut placer);
+        }
+        let counts = (0..200).map(crate::SetId).fold([0; 8], |mut counts, set| {
+            placer.place(set).into_iter().flatten().for_each(|id| counts[usize::from(id.0)] += 1);
+            counts
+        });
+        let slow = counts[..2].iter().max().unwrap();
+        assert!(counts[2..].iter().all(|count| slow < count), "{counts:?}");
     }
 
     #[test]
