@@ -7,15 +7,15 @@
 //!   was ever seen to move, or of 125 MB if that is more: a link of 1 Gbit/s. Nobody has to say how
 //!   fast links are, and a cluster that does little does not look busy.
 //! - **Idle** is the idle share of the server's processors, at least a quarter, times what the
-//!   queue of the target leaves. (Processors that are all busy would hide every queue: those of
-//!   several stores, or of a volume on directories, are the same.) The paper has processors only, which are the same for all stores of a machine, and
-//!   which a slow disk leaves idle: its accesses fall, it gets cold, and its score rises. Its queue
-//!   tells, and so does the time that the server takes to report, where its processors or its link
-//!   are the trouble: that is seen from outside. With q operations waiting or running at a time and
-//!   a mean of M over all targets (at least 1), M / (M + q) is left: 1/2 for the usual target of a
-//!   busy cluster, 1 for one without work; with M = 1 it is the idle share of a server with a queue
-//!   of that length (M/M/1). Of the times to report the same share is left, with a mean of at least
-//!   10 ms.
+//!   queue of the target leaves. The paper has processors only, which are the same for all stores
+//!   of a machine, and which a slow disk leaves idle: its accesses fall, it gets cold, and its
+//!   score rises. Its queue tells, and so does the time that the server takes to report, where
+//!   its processors or its link are the trouble: that is seen from outside. The quarter is there
+//!   as processors that are all busy would hide every queue. With q operations waiting or running
+//!   at a time and a mean of M over all targets (at least 1), M / (M + q) is left: 1/2 for the
+//!   usual target of a busy cluster, 1 for one without work; with M = 1 it is the idle share of a
+//!   server with a queue of that length (M/M/1). Of the times to report the same share is left,
+//!   with a mean of at least 10 ms.
 
 use super::placer::{Placer, Report};
 use super::temperature::{Tau, Temperatures};
