@@ -1,10 +1,10 @@
 //! Which store codes the next stripe: each of those that have a chunk of its set could be the
 //! Master.
 //!
-//! They take turns by how fast they are, over all sets and files of a client. With a Master for
-//! each set, as before, a client that writes many small files fills one set, and one store codes
-//! all of them; and as in the ECFS paper (003, figure 3), several open files of one client load
-//! several Masters.
+//! They take turns by how fast they are, over all sets and files of a client, so that several open
+//! files of one client load several Masters, as in the write-cost analysis (paper 000, figure 3).
+//! One Master for each set would not do: a client that writes many small files fills one set, and
+//! one store would code all of them.
 
 use crate::coding::master;
 use crate::{Position, SetId, TargetId};
@@ -16,7 +16,7 @@ use std::time::Duration;
 const MAX_FACTOR: f64 = 8.0;
 /// The weight of the newest stripe in what a Master usually takes.
 const NEWEST: f64 = 0.25;
-/// Whoever had no turn for a while has no claim to more than this many.
+/// A Master that had no turn for a while catches up by this many stripes at most.
 const MOST_BEHIND: f64 = 2.0;
 /// What a stripe costs beside its bytes, in bytes.
 const STRIPE_BYTES: f64 = 65_536.0;

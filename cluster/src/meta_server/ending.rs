@@ -3,6 +3,7 @@
 use super::company::StandbyProgress;
 use super::peers::{Door, PeerAnswer, Ways, What, reply};
 use super::post::{Host, Post, PostOptions};
+use super::switching::serve;
 use super::{MetaServer, Peer};
 use crate::VolumeAddress;
 use crate::capability::now_ms;
@@ -15,11 +16,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
-use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use volume::Control;
 use volume::target::{Faults, Faulty, Memory, Target};
-use wire::{Reply, Request, Role, Server, ServerOptions, Service};
+use wire::{Reply, Request, Service};
 
 /// Upper limit for every wait.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
@@ -36,14 +36,6 @@ fn until(what: &str, reached: impl Fn() -> bool) {
         assert!(begun.elapsed() < WAIT_TIMEOUT, "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
-}
-
-fn serve<S: Service>(service: Arc<S>) -> String {
-    let listener = crate::runtime().block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    let server = Server::new(service, ServerOptions { role: Role::META, ..ServerOptions::default() });
-    crate::runtime().spawn(async move { server.serve(listener, std::future::pending()).await });
-    address
 }
 
 /// Directories that may fail.

@@ -42,7 +42,7 @@ impl Lab {
 }
 
 /// Serves at a port of its own; returns the address.
-fn serve<S: Service>(service: Arc<S>) -> String {
+pub(super) fn serve<S: Service>(service: Arc<S>) -> String {
     let listener = crate::runtime().block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let server = Server::new(service, ServerOptions { role: Role::META, ..ServerOptions::default() });

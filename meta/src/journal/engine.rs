@@ -306,10 +306,10 @@ impl Journaled {
         Ok(())
     }
 
-    /// Ends the engine, whether it could be closed or not, and closes the index: this process may
-    /// open it again, whoever still holds the engine. It waits for nothing but what uses the index
-    /// at this moment. A claim that `close` has not given back stays, and is not renewed, as when
-    /// the process dies.
+    /// Ends the engine and closes its index, also after a failed `close` and while others still have
+    /// a reference to the engine, so that this process can open the index again. Waits only for
+    /// operations that use the index now. A claim that `close` did not give back stays until its
+    /// lease ends, as when the process dies.
     pub fn release(&self) {
         self.shared.stop();
         // Changes that are not in the index can still be read, and may be old.

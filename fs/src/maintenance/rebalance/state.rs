@@ -22,7 +22,7 @@ pub struct RebalanceSetting {
     pub paused: bool,
     /// It begins only when it is asked for.
     pub by_hand: bool,
-    /// It was begun and is not finished: whoever has the volume goes on with it.
+    /// A rebalancing has begun and has not ended. A process that opens the volume continues it.
     pub begun: bool,
     /// Bytes of chunks that are moved in a second; None for the default.
     pub limit: Option<u64>,
