@@ -306,8 +306,8 @@ impl Journaled {
         Ok(())
     }
 
-    /// Ends the engine and closes its index, also after a failed `close` and while others still have
-    /// a reference to the engine, so that this process can open the index again. Waits only for
+    /// Ends the engine and closes its index, so that this process can open the index again. Works
+    /// after a `close` that failed, and while others have references to the engine. Waits only for
     /// operations that use the index now. A claim that `close` did not give back stays until its
     /// lease ends, as when the process dies.
     pub fn release(&self) {
