@@ -47,6 +47,16 @@ fn write(fs: &FileSystem, count: u64, bytes: usize) -> Files {
     files.collect()
 }
 
+/// The volume with so many files in sealed sets, when its last target is used.
+fn grown(lab: &mut Lab, files: u64) -> (Arc<FileSystem>, Files) {
+    let fs = lab.open();
+    let files = write(&fs, files, 6 << 20);
+    fs.close_volume().unwrap();
+    let fs = lab.open();
+    use_new(lab, &fs, 1);
+    (fs, files)
+}
+
 #[track_caller]
 fn all_there(fs: &FileSystem, files: &Files) {
     for (ino, bytes) in files {
@@ -158,11 +168,7 @@ fn mixed_sizes_fill_by_ratio_and_domains_are_obeyed() {
 fn a_crash_amid_moves_loses_nothing() {
     for seed in 0..12 {
         let mut lab = lab("rs:2+1", &[400; 5], 1);
-        let fs = lab.open();
-        let files = write(&fs, 8, 6 << 20);
-        fs.close_volume().unwrap();
-        let fs = lab.open();
-        use_new(&mut lab, &fs, 1);
+        let (fs, files) = grown(&mut lab, 8);
         fs.set_rebalance(|setting| setting.limit = Some(8 << 20)).unwrap();
         let mover = fs.clone();
         let moving = std::thread::spawn(move || mover.rebalance(&Arc::default()));
@@ -188,11 +194,7 @@ fn a_crash_amid_moves_loses_nothing() {
 fn a_target_that_dies_amid_moves_costs_nothing() {
     for victim in [0, 4] {
         let mut lab = lab("rs:2+1", &[400; 5], 1);
-        let fs = lab.open();
-        let files = write(&fs, 8, 6 << 20);
-        fs.close_volume().unwrap();
-        let fs = lab.open();
-        use_new(&mut lab, &fs, 1);
+        let (fs, files) = grown(&mut lab, 8);
         fs.set_rebalance(|setting| setting.limit = Some(8 << 20)).unwrap();
         let done = std::thread::scope(|scope| {
             let moving = scope.spawn(|| fs.rebalance(&Arc::default()));
@@ -214,11 +216,7 @@ fn a_target_that_dies_amid_moves_costs_nothing() {
 #[test]
 fn it_pauses_and_goes_on_where_it_is_told_to() {
     let mut lab = lab("rs:2+1", &[400; 5], 1);
-    let fs = lab.open();
-    let files = write(&fs, 8, 6 << 20);
-    fs.close_volume().unwrap();
-    let fs = lab.open();
-    use_new(&mut lab, &fs, 1);
+    let (fs, files) = grown(&mut lab, 8);
     fs.set_rebalance(|setting| setting.limit = Some(4 << 20)).unwrap();
     let paused = std::thread::scope(|scope| {
         let moving = scope.spawn(|| fs.rebalance(&Arc::default()));
@@ -231,7 +229,7 @@ fn it_pauses_and_goes_on_where_it_is_told_to() {
     assert!(matches!(paused, Err(Error::Volume(volume::Error::Interrupted))), "{paused:?}");
     assert!(fs.rebalance(&Arc::default()).unwrap_err().to_string().contains("paused"));
     fs.close_volume().unwrap();
-    // Where it may begin by itself, it does not while it is paused.
+    // The next process goes on when it is told to.
     let fs = lab.open();
     assert!(fs.rebalance_setting().unwrap().paused);
     let before = chunks(&lab);
@@ -248,11 +246,7 @@ fn it_pauses_and_goes_on_where_it_is_told_to() {
 #[test]
 fn an_empty_target_is_noticed() {
     let mut lab = lab("rs:2+1", &[100; 5], 1);
-    let fs = lab.open();
-    let files = write(&fs, 12, 6 << 20);
-    fs.close_volume().unwrap();
-    let fs = lab.open();
-    use_new(&mut lab, &fs, 1);
+    let (fs, files) = grown(&mut lab, 12);
     fs.rebalance_by_itself();
     until(|| fs.rebalance_status().unwrap().last.is_some());
     assert!(chunks(&lab)[4] >= 4, "{:?}", chunks(&lab));
