@@ -6,6 +6,7 @@ use super::{new_target, open_own, plain, serves_others, verify};
 use crate::failure::{Failure, Outcome};
 use crate::{interrupt, progress, show};
 use clap::{Args, Subcommand};
+use cluster::StoreAddress;
 use fs::Domain;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -112,11 +113,28 @@ struct Which {
     domain: Option<Domain>,
 }
 
+/// The targets of a volume on a store, by its address with or without `store://`.
+fn on_store(fs: &fs::FileSystem, store: &str) -> Result<Vec<PathBuf>, Failure> {
+    let wanted = store.strip_prefix("store://").unwrap_or(store).trim_end_matches('/');
+    let all = fs.known_targets().into_iter().map(|target| target.path);
+    let all: Vec<(String, PathBuf)> =
+        all.filter_map(|path| Some((StoreAddress::of(&path)?.ok()?.server, path))).collect();
+    let found: Vec<PathBuf> = all.iter().filter(|(server, _)| server == wanted).map(|(_, path)| path.clone()).collect();
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let mut known: Vec<&str> = all.iter().map(|(server, _)| &server[..]).collect();
+    known.sort_unstable();
+    known.dedup();
+    let known = if known.is_empty() { "none".into() } else { known.join(", ") };
+    Err(Failure::Other(format!("no target of this volume is on {wanted}; its stores: {known}")))
+}
+
 impl Which {
     /// The paths of the targets, as the volume knows them.
     fn paths(&self, volume: &Path, fs: &fs::FileSystem) -> Result<Vec<PathBuf>, Failure> {
         match (&self.store, &self.domain) {
-            (Some(store), _) => Ok(fs.targets_of_store(store)?),
+            (Some(store), _) => on_store(fs, store),
             (_, Some(domain)) => Ok(fs.targets_in_domain(&domain.to_string())?),
             _ => Ok(self.targets.iter().map(|target| known(volume, target)).collect()),
         }

@@ -61,6 +61,8 @@ fn a_store_that_joins_gets_its_part_and_a_domain_that_goes_is_emptied() {
     }
     let said = target("drain", &["--domain", "nowhere"]).failed(1);
     assert!(said.contains("it has a/0"), "{said}");
+    let said = target("drain", &["--store", "127.0.0.1:1"]).failed(1);
+    assert!(said.contains("no target of this volume is on 127.0.0.1:1; its stores: 127.0.0.1:"), "{said}");
     let said = target("drain", &[&store(0), &store(1), &store(2)]).failed(1);
     assert!(said.contains("too few targets would be left"), "{said}");
     target("drain", &["--domain", "a"]).good();

@@ -27,6 +27,14 @@ impl Store {
 
     /// The store's report. This call does not block.
     pub fn report(&self) -> Report {
+        self.report_and_work().0
+    }
+
+    /// The report, and what goes with it, of the same targets: others may come at any time.
+    pub(super) fn report_and_work(&self) -> (Report, Work) {
+        let slots = self.slots.all();
+        let (coded_stripes, coded_bytes) = self.masters.coded();
+        let waited = slots.iter().map(|(_, place)| place.looked.waited().as_micros() as u64).collect();
         let load = self.counts.server.get().map(|load| load()).unwrap_or_default();
         let target = |(name, place): (String, Arc<TargetSlot>)| TargetReport {
             name,
@@ -34,22 +42,16 @@ impl Store {
             accesses: place.looked.accesses(),
             queued: place.queued() as u32,
         };
-        Report {
+        let report = Report {
             uptime: self.counts.begun.elapsed(),
             processor: processor(),
             received_bytes: self.counts.received.load(Ordering::Relaxed),
             sent_bytes: self.counts.sent.load(Ordering::Relaxed),
             connections: load.connections as u32,
             request_bytes: load.bytes,
-            targets: self.slots.all().into_iter().map(target).collect(),
-        }
-    }
-
-    /// What it tells beside its report.
-    pub fn work(&self) -> Work {
-        let (coded_stripes, coded_bytes) = self.masters.coded();
-        let waited = |(_, place): (String, Arc<TargetSlot>)| place.looked.waited().as_micros() as u64;
-        Work { coded_stripes, coded_bytes, waited: self.slots.all().into_iter().map(waited).collect() }
+            targets: slots.into_iter().map(target).collect(),
+        };
+        (report, Work { coded_stripes, coded_bytes, waited })
     }
 
     /// The counters of the operations, by name.

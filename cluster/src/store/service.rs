@@ -217,7 +217,8 @@ impl Store {
         let begun = Instant::now();
         if request.method == method::REPORT {
             // The second part behind the first: who does not know it leaves it.
-            return Ok(Reply::ok([encode(&self.report()), encode(&self.work())].concat()));
+            let (report, work) = self.report_and_work();
+            return Ok(Reply::ok([encode(&report), encode(&work)].concat()));
         }
         let bad = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_string());
         if request.method == method::FENCE {

@@ -16,9 +16,6 @@ use volume::Control;
 const MOVE_ON_TIMEOUT: Duration = Duration::from_secs(180);
 const MOVE_ON_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What every store's address begins with in the path of a target.
-const STORE_SCHEME: &str = "store://";
-
 impl FileSystem {
     /// Moves everything from a target to the others and removes it from the volume. It can be
     /// interrupted and called again.
@@ -71,27 +68,6 @@ impl FileSystem {
     /// When it is not being emptied.
     pub fn undrain_target(&self, path: &Path) -> Result<()> {
         self.undrain_targets(&[path.to_path_buf()])
-    }
-
-    /// The targets of a store, by its address as in the paths of its targets.
-    ///
-    /// # Errors
-    /// When no target is there.
-    pub fn targets_of_store(&self, store: &str) -> Result<Vec<PathBuf>> {
-        let store = store.strip_prefix(STORE_SCHEME).unwrap_or(store).trim_end_matches('/');
-        let address = |member: &Member| {
-            let path = member.path.to_str()?.strip_prefix(STORE_SCHEME)?;
-            Some(path.split_once('/').map_or(path, |(address, _)| address).to_owned())
-        };
-        let label = self.volume.label();
-        let found: Vec<PathBuf> =
-            label.members().filter(|it| address(it).as_deref() == Some(store)).map(|it| it.path.clone()).collect();
-        if found.is_empty() {
-            let known: BTreeSet<String> = label.members().filter_map(address).collect();
-            let known: Vec<String> = known.into_iter().collect();
-            return Err(Error::NotFound(format!("no target of this volume is on {store}; it has {}", listed(&known))));
-        }
-        Ok(found)
     }
 
     /// The targets in a domain: `rack1` has those in `rack1/host3`, too.
