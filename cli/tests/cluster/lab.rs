@@ -378,21 +378,22 @@ impl Cluster {
     /// The same with commands that are given in another way.
     #[track_caller]
     pub fn heal_by(&self, on: impl Fn(&[&str]) -> Ended) {
-        let begun = Instant::now();
-        loop {
-            let (repair, status) = (on(&["repair"]), on(&["status", "--json"]));
-            if repair.status == 0 && status.status == 0 {
-                return;
-            }
-            assert!(
-                begun.elapsed() < Duration::from_secs(60),
-                "it does not heal: {}{}{}",
-                repair.errors,
-                String::from_utf8_lossy(&status.output),
-                self.meta.log()
-            );
-            std::thread::sleep(Duration::from_millis(300));
+        heal(on, || self.meta.log());
+    }
+}
+
+/// Repairs a volume until nothing of it is at risk.
+#[track_caller]
+pub fn heal(on: impl Fn(&[&str]) -> Ended, log: impl Fn() -> String) {
+    let begun = Instant::now();
+    loop {
+        let (repair, status) = (on(&["repair"]), on(&["status", "--json"]));
+        if repair.status == 0 && status.status == 0 {
+            return;
         }
+        let status = String::from_utf8_lossy(&status.output);
+        assert!(begun.elapsed() < Duration::from_secs(60), "it does not heal: {}{status}{}", repair.errors, log());
+        std::thread::sleep(Duration::from_millis(300));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Several volumes of different codes on the same disks of the same stores.
 
-use crate::lab::{Process, free_port};
+use crate::lab::{Process, free_port, heal};
 use crate::scratch::{Scratch, noise, run, weft};
 use std::ffi::OsString;
 use std::path::Path;
@@ -60,6 +60,8 @@ fn two_volumes_share_four_disks() {
     }
     stores[1].0.start();
     for (number, (name, ..)) in volumes.iter().enumerate() {
+        // The metadata server finds out by itself that the store is back.
+        heal(|words| run(weft().args(words).arg(url(number))), || metas[number].0.log());
         run(weft().arg("verify").arg(url(number))).good();
         let status = run(weft().args(["status", "--json"]).arg(url(number))).json();
         let targets = status["targets"].as_array().unwrap();

@@ -33,6 +33,13 @@ fn part_of(space: Space, sharers: u64, chunks_of_all: u64, chunks: u64) -> (u64,
     (total, total.saturating_sub(own))
 }
 
+/// Gives all targets of a file system the same reading of it: others write to it meanwhile, and
+/// what they wrote between two readings is no difference between targets.
+fn read_once(spaces: &mut BTreeMap<TargetId, Space>) {
+    let mut first: BTreeMap<u64, Space> = BTreeMap::new();
+    spaces.values_mut().for_each(|space| *space = *first.entry(space.system).or_insert(*space));
+}
+
 impl FileSystem {
     /// The targets with their space now.
     fn targets_to_balance(&self) -> Result<Vec<TargetCandidate>> {
@@ -42,7 +49,7 @@ impl FileSystem {
             record.places.iter().flatten().for_each(|id| *chunks.entry(*id).or_default() += bytes);
             Ok(())
         })?;
-        let spaces: BTreeMap<TargetId, Space> = self
+        let mut spaces: BTreeMap<TargetId, Space> = self
             .store
             .targets
             .reported_spaces(true)
@@ -50,6 +57,7 @@ impl FileSystem {
             .filter(|reported| reported.answer == Answer::Given)
             .filter_map(|reported| Some((reported.id, reported.space?)))
             .collect();
+        read_once(&mut spaces);
         let mut systems: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
         for (id, space) in &spaces {
             let (sharers, bytes) = systems.entry(space.system).or_default();
@@ -107,5 +115,17 @@ mod tests {
         assert_eq!(part_of(space, 4, 300, 0), (250, 225));
         // Chunks have holes: their lengths are no measure.
         assert_eq!(part_of(space, 4, 500, 300), (250, 0));
+    }
+
+    #[test]
+    fn targets_of_a_file_system_see_it_at_one_time() {
+        let space = |free, system| Space { total: 1000, free, system };
+        let mut spaces: BTreeMap<TargetId, Space> = [space(600, 1), space(300, 2), space(580, 1)]
+            .into_iter()
+            .enumerate()
+            .map(|(id, it)| (TargetId(id as u16), it))
+            .collect();
+        read_once(&mut spaces);
+        assert_eq!(spaces.values().map(|it| it.free).collect::<Vec<_>>(), [600, 300, 600]);
     }
 }
