@@ -287,7 +287,7 @@ fn carry_out_given(given: Vec<OsString>, shown: impl Fn(u8) -> u8, forwards: boo
     let json = arguments.json;
     let Err(failure) = carry_out(arguments, identity.as_deref()) else { return ExitCode::SUCCESS };
     let mounted = match &failure {
-        Failure::Busy(volume, _) if forwards => volumes::remote::forward(volume),
+        Failure::Busy(volume, _) if forwards => volumes::remote::forward(volume, json),
         _ => None,
     };
     mounted.unwrap_or_else(|| shown(show::failure(&failure, json)).into())

@@ -1,6 +1,6 @@
 //! A metadata server's post goes on, or ends with an error, when something on its threads panics.
 
-use cluster::meta_server::{Host, MetaServer, Peer, Post, PostOptions};
+use cluster::meta_server::{Commands, Host, MetaServer, Peer, Post, PostOptions};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -42,7 +42,7 @@ fn post(directory: &Path) -> Arc<Post> {
         id: 7,
         places: Arc::default(),
         key: None,
-        commands: |_, _, _| Vec::new(),
+        commands: Commands::new(|_, _, _| Vec::new()),
     };
     Post::new(options).unwrap()
 }

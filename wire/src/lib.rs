@@ -27,7 +27,7 @@ mod waiting;
 
 pub use client::{Client, ClientOptions, Items, Load, OnPush, Push, Response};
 pub use error::Error;
-pub use hello::{Role, VERSIONS};
+pub use hello::{Role, TEXT_BYTES, VERSIONS};
 pub use payload::{Payload, set_pool_limit};
 pub use server::{Complaints, ItemSender, Peer, Reply, Request, Server, ServerLoad, ServerOptions, Service, serve};
 pub use stream::{Address, BlockingStream, Connect, ConnectBlocking, Connecting, Halves, TcpConnect};

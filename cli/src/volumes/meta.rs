@@ -1,6 +1,6 @@
 //! `weft meta`: the metadata servers of a volume.
 
-use super::post::post;
+use super::hosted::post;
 use super::{served, server_of};
 use crate::failure::{Failure, Outcome};
 use crate::show;
@@ -52,7 +52,7 @@ pub struct ForgetArguments {
 }
 
 /// The post of this process; elsewhere the server of the volume carries the command out.
-fn of_server(volume: &Path) -> Result<&'static Arc<Post>, Failure> {
+fn of_server(volume: &Path) -> Result<Arc<Post>, Failure> {
     if let Some(post) = post() {
         return Ok(post);
     }

@@ -27,6 +27,15 @@ pub fn rate(text: &str) -> Result<Option<u64>, String> {
     if text == "off" { Ok(None) } else { sizes::bytes(text).map(Some).map_err(|why| format!("{why}, or off")) }
 }
 
+/// Bytes a second, or as many as possible.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rate(pub Option<u64>);
+
+/// Reads it as [`rate`] does.
+pub fn rate_option(text: &str) -> Result<Rate, String> {
+    rate(text).map(Rate)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

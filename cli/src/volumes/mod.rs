@@ -11,8 +11,10 @@ pub mod files;
 pub mod fsck;
 pub mod group;
 pub mod helper;
+mod hosted;
 pub mod job_progress;
 pub mod meta;
+mod meta_host;
 pub mod metrics;
 pub mod mount;
 mod mount_directory;
@@ -20,7 +22,6 @@ mod mounts;
 mod open;
 mod paths;
 pub mod placement;
-mod post;
 pub mod processes;
 pub mod rebalance;
 pub mod remote;
@@ -30,7 +31,6 @@ pub mod runtime;
 pub mod seat;
 pub mod serve;
 mod server;
-mod serving;
 pub mod status;
 pub mod target;
 pub mod upgrade;
@@ -38,8 +38,8 @@ pub mod verify;
 pub mod write_cost;
 
 pub use address::{Address, server_of};
+pub use hosted::{served, serves_others};
 pub use open::{
     Open, Writing, allow_possibly_old, client_name, open, open_own, open_with, open_within, options, patiently, places,
 };
 pub use paths::{new_target, plain};
-pub use serving::{served, serves_others};

@@ -1,10 +1,10 @@
 //! `weft mount` and `weft unmount`.
 
 use super::create::coded_by_servers;
+use super::hosted::{Hosted, Serving};
 use super::metrics::{metrics_address, tell};
 use super::mount_directory::MountDirectory;
 use super::mounts::{directory_of_mount, mounted_volume};
-use super::serving::{Serving, set_served};
 use super::{Writing, open_with, remote, respond, runtime, server_of};
 use crate::failure::{Failure, Outcome};
 use crate::show;
@@ -177,14 +177,15 @@ fn serve(arguments: &MountArguments, options: &fuse::Options, fs: &Arc<fs::FileS
     ctrlc::set_handler(move || _ = signal.send(()))
         .map_err(|why| Failure::Other(format!("cannot handle signals: {why}")))?;
     let mounted = Arc::new(fuse::mount(fs.clone(), &arguments.mountpoint, options).map_err(failed)?);
-    set_served(Serving {
+    let hosted = Arc::<Hosted>::default();
+    hosted.set_serving(Serving {
         fs: fs.clone(),
         place: format!("mounted on {}; use its files there, or unmount it first", Shown(mounted.path())),
         to_others: false,
     });
     fs.rebalance_by_itself();
     let watched = mounted.clone();
-    let served = respond::serve(directory, move || watched.is_there());
+    let served = respond::serve(directory, hosted, move || watched.is_there());
     if arguments.tell {
         // Otherwise it would keep a file system from being unmounted.
         let _ = std::env::set_current_dir("/");

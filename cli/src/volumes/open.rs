@@ -1,9 +1,9 @@
 //! Opening a volume for a command, or using it if this process has it open already.
 
 use super::address::server_of;
+use super::hosted::served;
 use super::mount_directory::UNMOUNT_TIMEOUT;
 use super::remote::{Presence, presence};
-use super::serving::served;
 use crate::failure::Failure;
 use crate::show;
 use fs::{FileSystem, OpenOptions};

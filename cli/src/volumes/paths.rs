@@ -1,6 +1,6 @@
 //! The paths of a command line: where they begin, and how those of targets are stored.
 
-use super::serving::serves_others;
+use super::hosted::serves_others;
 use crate::failure::Failure;
 use cluster::StoreAddress;
 use std::cell::RefCell;

@@ -118,12 +118,16 @@ fn without_own_files(arguments: impl Iterator<Item = OsString>) -> Vec<OsString>
 
 /// Has this process's command carried out by the mount or server that has the volume open. None if
 /// none answers.
-pub fn forward(volume: &Path) -> Option<ExitCode> {
+pub fn forward(volume: &Path, as_json: bool) -> Option<ExitCode> {
     let directory = std::env::current_dir().ok()?.into_os_string();
     let request = Request::Command { directory, arguments: without_own_files(std::env::args_os()) };
     if let Ok(Some(address)) = server_of(volume) {
-        let answer = cluster::command(&address, &serde_json::to_vec(&request).ok()?).ok()?;
-        return print(&answer).map(ExitCode::from);
+        return match cluster::command(&address, &serde_json::to_vec(&request).ok()?) {
+            Ok(answer) => print(&answer).map(ExitCode::from),
+            // It answers, and has another volume.
+            Err(why @ fs::Error::Invalid(_)) => Some(show::failure(&why.into(), as_json).into()),
+            Err(_) => None,
+        };
     }
     let stream = ask(volume, &request)?;
     // The mount notices that this process is gone, and cleans up.

@@ -1,9 +1,8 @@
 //! Answers the requests of other processes (`remote.rs`) in the process that has the volume open.
 
+use super::hosted::{Hosted, elsewhere, served, standing_by, under};
 use super::paths::begin_at;
-use super::post::{elsewhere, standing_by};
 use super::remote::{Answer, Request, SOCKET};
-use super::serving::served;
 use crate::failure::{Failure, Outcome};
 use crate::{commands, interrupt, parse, show, spelling};
 use std::ffi::OsString;
@@ -27,6 +26,7 @@ struct Clients {
 }
 
 struct Requests {
+    volume: Arc<Hosted>,
     /// Whether the mount is still to be seen.
     is_mounted: Box<dyn Fn() -> bool + Send + Sync>,
     clients: Mutex<Clients>,
@@ -77,8 +77,12 @@ impl Served {
 
 /// Answers requests in the background. Without a socket the mount works all the same. `is_mounted`
 /// says whether the mount is still visible; if not, its process ends.
-pub fn serve(volume: &Path, is_mounted: impl Fn() -> bool + Send + Sync + 'static) -> Option<Served> {
-    let path = volume.join(SOCKET);
+pub fn serve(
+    directory: &Path,
+    volume: Arc<Hosted>,
+    is_mounted: impl Fn() -> bool + Send + Sync + 'static,
+) -> Option<Served> {
+    let path = directory.join(SOCKET);
     // A socket that exists was left by a process that is gone: this one has the lock of the volume.
     let _ = std::fs::remove_file(&path);
     let listener = match UnixListener::bind(&path) {
@@ -90,8 +94,12 @@ pub fn serve(volume: &Path, is_mounted: impl Fn() -> bool + Send + Sync + 'stati
     };
     // Only its owner may ask.
     let _ = std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600));
-    let requests = Requests { is_mounted: Box::new(is_mounted), clients: Mutex::default(), idle: Condvar::new() };
-    let requests = Arc::new(requests);
+    let requests = Arc::new(Requests {
+        volume,
+        is_mounted: Box::new(is_mounted),
+        clients: Mutex::default(),
+        idle: Condvar::new(),
+    });
     let served = Served { path, requests: requests.clone() };
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
@@ -136,7 +144,7 @@ fn answer(stream: UnixStream, requests: &Requests) -> std::io::Result<()> {
         cancelled.cancel();
     });
     // A client that reaches this socket owns the volume directory.
-    let done = carry_out_for(directory, arguments, true, &control);
+    let done = carry_out_for(&requests.volume, directory, arguments, true, &control);
     let sent = send(&stream, &done);
     requests.clients().working.retain(|other| !Arc::ptr_eq(other, &control));
     requests.idle.notify_all();
@@ -144,15 +152,24 @@ fn answer(stream: UnixStream, requests: &Requests) -> std::io::Result<()> {
 }
 
 /// Carries out a command that was given elsewhere, by an operator or not.
-fn carry_out_for(directory: OsString, arguments: Vec<OsString>, operator: bool, control: &Arc<Control>) -> Answer {
+fn carry_out_for(
+    volume: &Arc<Hosted>,
+    directory: OsString,
+    arguments: Vec<OsString>,
+    operator: bool,
+    control: &Arc<Control>,
+) -> Answer {
     begin_at(directory.into());
     // Even after a panic, the client gets an answer and the mount goes on.
     let work = || interrupt::under(control.clone(), || show::captured(|| carry_out(arguments, operator)));
-    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+    let (done, stands_by) = under(volume, || {
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        (done, standing_by().is_some())
+    });
     let (status, output, mut errors) = done.unwrap_or_else(|_| {
         (1, String::new(), "weft: a defect in the process that has the volume, see its log\n".into())
     });
-    if status == interrupt::INTERRUPTED && standing_by().is_some() {
+    if status == interrupt::INTERRUPTED && stands_by {
         errors.push_str("weft: this metadata server gave the volume away, or ends: give the command again\n");
     }
     Answer { status, output, errors }
@@ -160,9 +177,9 @@ fn carry_out_for(directory: OsString, arguments: Vec<OsString>, operator: bool, 
 
 /// Answers a request that came over the network. The directory in which it was given means nothing
 /// on this machine.
-pub fn respond(request: &[u8], operator: bool, control: &Arc<Control>) -> Vec<u8> {
+pub fn respond(volume: &Arc<Hosted>, request: &[u8], operator: bool, control: &Arc<Control>) -> Vec<u8> {
     let answer = match serde_json::from_slice(request) {
-        Ok(Request::Command { arguments, .. }) => carry_out_for(OsString::new(), arguments, operator, control),
+        Ok(Request::Command { arguments, .. }) => carry_out_for(volume, OsString::new(), arguments, operator, control),
         _ => Answer {
             status: 1,
             output: String::new(),

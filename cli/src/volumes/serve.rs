@@ -1,8 +1,9 @@
 //! `weft serve` and `weft cluster`: the servers of a cluster.
 
-use super::metrics::{metrics_address, tell};
+use super::meta_host::Behaviour;
+use super::metrics::{Rate, metrics_address, tell};
 use super::places;
-use super::seat::{self, Behaviour, MetaArguments, Rate, serve_meta};
+use super::seat::{self, MetaArguments, serve_meta};
 use super::server::{Signals, cluster_key, io, listen, ready, server_options};
 use crate::failure::{Failure, Outcome};
 use crate::{show, unprotected};
@@ -277,7 +278,7 @@ fn dev(arguments: &DevArguments, as_json: bool) -> Outcome {
         advertise: None,
     };
     let options = server_options(Role::META, None)?;
-    let outcome = serve_meta(&volume, listener, options, behaviour, signals.copy(), as_json);
+    let outcome = serve_meta(&[volume], listener, options, behaviour, signals.copy(), as_json);
     for (end, running) in draining {
         end.send_replace(true);
         let _ = runtime().block_on(running);

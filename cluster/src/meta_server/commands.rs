@@ -13,7 +13,22 @@ pub(super) const MAX_COMMANDS: usize = 64;
 /// Executes a command until it ends or is cancelled. The command is bytes that only the command
 /// line understands. The second argument says whether an operator sent it. A command that gives the
 /// volume away waits for the end of all others, and looks at no control itself.
-pub type Commands = fn(&[u8], bool, &Arc<Control>) -> Vec<u8>;
+#[derive(Clone)]
+pub struct Commands(Arc<Execute>);
+
+type Execute = dyn Fn(&[u8], bool, &Arc<Control>) -> Vec<u8> + Send + Sync;
+
+impl Commands {
+    /// Executed by this function.
+    pub fn new(execute: impl Fn(&[u8], bool, &Arc<Control>) -> Vec<u8> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(execute))
+    }
+
+    /// Executes one.
+    pub(super) fn execute(&self, command: &[u8], operator: bool, control: &Arc<Control>) -> Vec<u8> {
+        (self.0)(command, operator, control)
+    }
+}
 
 /// Carries commands out until the volume goes away.
 pub(super) struct CommandDesk {
@@ -80,7 +95,7 @@ impl CommandDesk {
             // Hold the place until the command is done, even when its client is gone.
             let _place = place;
             let listed = Listed::new(desk, control);
-            (listed.desk.commands)(&request.body, operator, &listed.control)
+            listed.desk.commands.execute(&request.body, operator, &listed.control)
         });
         match work.await {
             Ok(answer) => Reply::default().with_payload(answer),

@@ -1,7 +1,7 @@
 //! Fairness test: one member sends more requests than its share, to a real server with
 //! certificates. The server still answers the other members.
 
-use super::commands::CommandDesk;
+use super::commands::{CommandDesk, Commands};
 use super::link::way;
 use super::{COMMAND, MetaServer, Ticket};
 use crate::identity::{Identity, Members, make_identities};
@@ -65,7 +65,7 @@ impl Raw {
     /// Connects and begins a session.
     fn begin(server: &str, place: &Path, member: &str) -> Arc<Self> {
         let tls = Some(Identity::at(&place.join(member)).client().unwrap());
-        let options = ClientOptions { tls, channels: 4, ..way() };
+        let options = ClientOptions { tls, channels: 4, ..way("") };
         let client = Client::new(crate::runtime().handle().clone(), server, options);
         let raw = Self { client, session: AtomicU64::new(0), secret: Mutex::default(), next: AtomicU64::new(1) };
         let raw = Arc::new(raw);
@@ -117,8 +117,8 @@ fn one_member_keeps_nobody_else_from_being_answered() {
     let members = Members { members: ["meta", "a", "b"].map(member).to_vec(), operators: Vec::new() };
     make_identities(&place, &members).unwrap();
     let sessions = Sessions::new(volume(), Duration::from_secs(24 * 60 * 60));
-    let mut meta = MetaServer::new(sessions, command);
-    (meta.waiting, meta.desk) = (Shares::new(PLACES), CommandDesk::new(command, PLACES));
+    let mut meta = MetaServer::new(sessions, Commands::new(command));
+    (meta.waiting, meta.desk) = (Shares::new(PLACES), CommandDesk::new(Commands::new(command), PLACES));
     let meta = Arc::new(meta);
     let tls = Some(Identity::at(&place.join("meta")).server().unwrap());
     let server = Server::new(meta.service(), ServerOptions { tls, role: Role::META, ..ServerOptions::default() });

@@ -4,7 +4,7 @@ use super::company::StandbyProgress;
 use super::peers::{Door, PeerAnswer, Ways, What, reply};
 use super::post::{Host, Post, PostOptions};
 use super::switching::serve;
-use super::{MetaServer, Peer};
+use super::{Commands, MetaServer, Peer};
 use crate::VolumeAddress;
 use crate::capability::now_ms;
 use fs::label::{Label, Member};
@@ -72,7 +72,7 @@ impl Host for Serving {
         let options = OpenOptions { serve: true, places: self.places.clone(), holder, ..OpenOptions::default() };
         let volume = FileSystem::open_volume(&self.directory, options)?;
         *self.opened.lock().unwrap() = Arc::downgrade(&volume);
-        Ok(Arc::new(MetaServer::new(Sessions::new(volume, Duration::from_secs(600)), command)))
+        Ok(Arc::new(MetaServer::new(Sessions::new(volume, Duration::from_secs(600)), Commands::new(command))))
     }
 
     fn ready(&self, _: Option<&Peer>) {}
@@ -118,11 +118,12 @@ impl Lab {
         .unwrap();
         let own = Peer { name: "a".into(), address: "127.0.0.1:1".into() };
         let (places, key) = (Arc::default(), None);
-        let options = PostOptions { directory: directory.clone(), own, id: 7, places, key, commands: command };
+        let options =
+            PostOptions { directory: directory.clone(), own, id: 7, places, key, commands: Commands::new(command) };
         let post = Post::new(options).unwrap();
         let (opened, lines) = Default::default();
         let host = Arc::new(Serving { directory, places: Arc::default(), opened, lines });
-        let address = serve(post.service());
+        let address = serve(Arc::new(post.service()));
         let lab = Self { place, host, post, address };
         let (post, host) = (lab.post.clone(), lab.host.clone());
         std::thread::spawn(move || post.run(&host));
@@ -136,7 +137,7 @@ impl Lab {
         let successor = Successor { door: Door::new(volume, None), host: self.host.clone() };
         let peer = Peer { name: "b".into(), address: serve(Arc::new(successor)) };
         let heartbeat = What::Heartbeat(StandbyProgress::default());
-        let heard = Ways::new(peer, volume, None).ask(&self.address, heartbeat, WAIT_TIMEOUT).unwrap();
+        let heard = Ways::new(peer, (volume, ""), None).ask(&self.address, heartbeat, WAIT_TIMEOUT).unwrap();
         assert_eq!(heard.refused, None);
     }
 
@@ -262,7 +263,7 @@ fn a_volume_is_not_dropped_by_a_thread_that_moves_messages() {
     let (dropped, drops) = channel();
     let options = OpenOptions { serve: true, places: Arc::new(LastPlace(dropped)), ..OpenOptions::default() };
     let volume = FileSystem::open_on(label, places(), Box::new(MemoryIndex::default()), options).unwrap();
-    let meta = Arc::new(MetaServer::new(Sessions::new(volume, Duration::from_secs(600)), command));
+    let meta = Arc::new(MetaServer::new(Sessions::new(volume, Duration::from_secs(600)), Commands::new(command)));
     meta.close().unwrap();
     let request = crate::runtime().spawn(async move { drop(meta) });
     crate::runtime().block_on(request).unwrap();

@@ -218,9 +218,9 @@ impl Entrance {
 
     /// Carries out a command about this server, which stands by.
     async fn command(&self, request: Request) -> Reply {
-        let (commands, operator) = (self.commands, crate::identity::is_operator(&request.peer));
+        let (commands, operator) = (self.commands.clone(), crate::identity::is_operator(&request.peer));
         let control = Arc::<Control>::default();
-        match crate::beside(move || commands(&request.body, operator, &control)).await {
+        match crate::beside(move || commands.execute(&request.body, operator, &control)).await {
             Ok(answer) => Reply::default().with_payload(answer),
             Err(_) => Reply::error(wire::STATUS_PANICKED, Vec::new()),
         }
@@ -295,7 +295,7 @@ impl Entrance {
 }
 
 /// The service of a server.
-pub(super) struct EntranceService(pub Arc<Entrance>);
+pub struct EntranceService(pub(super) Arc<Entrance>);
 
 impl Service for EntranceService {
     async fn call(&self, request: Request) -> Reply {
@@ -314,7 +314,7 @@ mod tests {
     fn a_client_waits_for_the_end_of_a_handover() {
         let own = Peer { name: "a".into(), address: "a:1".into() };
         let (company, door) = (Company::new(own, Vec::new()), Door::new([7; 16], None));
-        let entrance = Entrance::new(company, door, String::new(), |_, _, _| Vec::new(), drop);
+        let entrance = Entrance::new(company, door, String::new(), Commands::new(|_, _, _| Vec::new()), drop);
         let _inside = crate::runtime().enter();
         let is_answered = |answer: &mut std::pin::Pin<Box<dyn Future<Output = ()> + '_>>| {
             answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(())

@@ -8,6 +8,7 @@ use crate::address::VolumeAddress;
 use crate::capability::CapabilityCache;
 use crate::places::ClusterPlaces;
 use crate::ranks::{LinkProof, LinkRequests, LinkServers, LinkVolume};
+use bytes::Bytes;
 use fs::{Ending, FileSystem, OpenOptions, Places, Server};
 use meta::Error;
 use plan::SessionId;
@@ -90,9 +91,11 @@ pub fn set_server_timeout(server_timeout: Duration) {
     let _ = CONFIGURED_TIMEOUT.set(server_timeout);
 }
 
-/// Options of connections to a metadata server.
-pub(super) fn way() -> ClientOptions {
+/// Options of connections to a metadata server, for a volume with this name; empty for the only one
+/// that it has.
+pub(super) fn way(volume: &str) -> ClientOptions {
     ClientOptions {
+        credentials: named(volume),
         channels: 2,
         fail_fast: true,
         backoff: Duration::from_millis(20)..=Duration::from_millis(500),
@@ -100,9 +103,15 @@ pub(super) fn way() -> ClientOptions {
     }
 }
 
+/// What a client shows when it connects: the name of its volume.
+fn named(volume: &str) -> Bytes {
+    let end = (0..=wire::TEXT_BYTES.min(volume.len())).rev().find(|&end| volume.is_char_boundary(end));
+    Bytes::copy_from_slice(&volume.as_bytes()[..end.unwrap_or(0)])
+}
+
 /// The same where there are several servers.
-fn way_to_one_of_several() -> ClientOptions {
-    ClientOptions { ping_after: PING_AFTER, dead_after: PROBE_TIMEOUT, connect_timeout: PROBE_TIMEOUT, ..way() }
+fn way_to_one_of_several(volume: &str) -> ClientOptions {
+    ClientOptions { ping_after: PING_AFTER, dead_after: PROBE_TIMEOUT, connect_timeout: PROBE_TIMEOUT, ..way(volume) }
 }
 
 impl LinkState {
@@ -435,8 +444,9 @@ pub fn connect(address: &VolumeAddress, name: &str, options: OpenOptions) -> fs:
             }
         };
         let (tls, on_push) = (crate::identity::client_tls(), Arc::new(on_push) as OnPush);
+        let volume = address.volume.clone();
         let make = move |address: &str, several: bool| {
-            let way = if several { way_to_one_of_several() } else { way() };
+            let way = if several { way_to_one_of_several(&volume) } else { way(&volume) };
             let options = ClientOptions { tls: tls.clone(), on_push: Some(on_push.clone()), ..way };
             Client::new(crate::runtime().handle().clone(), address, options)
         };
@@ -472,10 +482,13 @@ pub fn connect(address: &VolumeAddress, name: &str, options: OpenOptions) -> fs:
 /// returns when the command ends.
 ///
 /// # Errors
-/// When no server answers.
+/// When no server answers; [`fs::Error::Invalid`] when it has another volume, or refuses this
+/// client.
 pub fn command(address: &VolumeAddress, command: &[u8]) -> fs::Result<Vec<u8>> {
-    let make = |address: &str, _: bool| {
+    let volume = address.volume.clone();
+    let make = move |address: &str, _: bool| {
         let options = ClientOptions {
+            credentials: named(&volume),
             tls: crate::identity::client_tls(),
             direct: 0,
             fail_fast: true,
@@ -505,6 +518,9 @@ pub fn command(address: &VolumeAddress, command: &[u8]) -> fs::Result<Vec<u8>> {
             answer => break answer,
         }
     };
-    let failed = |error: wire::Error| fs::Error::NotFound(format!("{}: {error}", servers.address()));
+    let failed = |error| match error {
+        wire::Error::Refused(why) => fs::Error::Invalid(format!("{}: {why}", servers.address())),
+        error => fs::Error::NotFound(format!("{}: {error}", servers.address())),
+    };
     Ok(answer.map_err(failed)?.payload.to_vec())
 }

@@ -23,6 +23,7 @@ mod standby;
 #[cfg(test)]
 mod switching;
 mod trail;
+mod volumes;
 mod watch;
 mod whereabouts;
 
@@ -36,6 +37,7 @@ pub use post::{Host, Post, PostOptions, Standings};
 pub use seat::Peer;
 pub use service::MetaServer;
 pub use standby::Standby;
+pub use volumes::VolumesService;
 pub use whereabouts::Whereabouts;
 
 use plan::SessionId;

@@ -6,6 +6,7 @@
 use super::company::StandbyProgress;
 use super::link::way;
 use super::seat::Peer;
+use crate::address::VolumeAddress;
 use crate::capability::{CLOCK_TOLERANCE, ClusterKey, Guard, Wanted, now_ms};
 use fs::Error;
 use plan::TxId;
@@ -68,13 +69,16 @@ pub(super) struct PeerAnswer {
 pub(super) struct Ways {
     own: Peer,
     volume: [u8; 16],
+    /// The name of the volume; empty if it is not known.
+    name: String,
     key: Option<Arc<ClusterKey>>,
     clients: Mutex<HashMap<String, Client>>,
 }
 
 impl Ways {
-    pub fn new(own: Peer, volume: [u8; 16], key: Option<Arc<ClusterKey>>) -> Self {
-        Self { own, volume, key, clients: Mutex::default() }
+    /// From this server, about a volume with this id and name.
+    pub fn new(own: Peer, (volume, name): ([u8; 16], &str), key: Option<Arc<ClusterKey>>) -> Self {
+        Self { own, volume, name: name.to_owned(), key, clients: Mutex::default() }
     }
 
     fn client(&self, address: &str) -> Client {
@@ -85,7 +89,7 @@ impl Ways {
         let new = || {
             let tls = crate::identity::client_tls();
             let backoff = Duration::from_millis(20)..=Duration::from_millis(200);
-            let options = ClientOptions { tls, channels: 1, direct: 0, role: Role::META, backoff, ..way() };
+            let options = ClientOptions { tls, channels: 1, direct: 0, role: Role::META, backoff, ..way(&self.name) };
             Client::new(crate::runtime().handle().clone(), address, options)
         };
         clients.entry(address.to_owned()).or_insert_with(new).clone()
@@ -112,10 +116,10 @@ impl Ways {
 ///
 /// # Errors
 /// If none of them answers with a label.
-pub fn join(addresses: &[String], own: &Peer, key: Option<Arc<ClusterKey>>) -> fs::Result<(String, Vec<Peer>)> {
-    let ways = Ways::new(own.clone(), [0; 16], key);
+pub fn join(volume: &VolumeAddress, own: &Peer, key: Option<Arc<ClusterKey>>) -> fs::Result<(String, Vec<Peer>)> {
+    let ways = Ways::new(own.clone(), ([0; 16], &volume.volume), key);
     let mut refused = Vec::new();
-    for address in addresses {
+    for address in &volume.servers {
         match ways.ask(address, What::Join, ANSWER_TIMEOUT).map(|peer_answer| (peer_answer.label, peer_answer.servers))
         {
             Ok((Some(label), servers)) => return Ok((label, servers)),

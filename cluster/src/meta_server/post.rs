@@ -20,7 +20,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use volume::lock;
-use wire::Service;
 
 /// How often a holder looks whether it still is one.
 const SEAT_CHECK_INTERVAL: Duration = Duration::from_millis(20);
@@ -137,7 +136,7 @@ impl Post {
             directory,
             places,
             entrance,
-            ways: Ways::new(own, volume, key),
+            ways: Ways::new(own, (volume, &watch.label().name), key),
             events: Mutex::new(sender),
             received: Mutex::new(Some(receiver)),
             watch: Mutex::new(Some(Box::new(watch))),
@@ -145,8 +144,8 @@ impl Post {
     }
 
     /// The service that answers requests.
-    pub fn service(&self) -> Arc<impl Service + use<>> {
-        Arc::new(EntranceService(self.entrance.clone()))
+    pub fn service(&self) -> EntranceService {
+        EntranceService(self.entrance.clone())
     }
 
     /// What is open, if this server has the volume.

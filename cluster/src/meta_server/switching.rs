@@ -1,6 +1,6 @@
 //! Clients of several metadata servers, of which one has the volume open, over real connections.
 
-use super::{MetaServer, Standby, Whereabouts};
+use super::{Commands, MetaServer, Standby, Whereabouts};
 use crate::{VolumeAddress, connect};
 use fs::label::{Label, Member};
 use fs::{FileKind, FileSystem, New, OpenOptions, ROOT, Sessions};
@@ -37,7 +37,10 @@ impl Lab {
         let options = OpenOptions { serve: true, ..OpenOptions::default() };
         let index = Box::new(MemoryIndex::default());
         let volume = FileSystem::open_on(self.label.clone(), self.places(), index, options).unwrap();
-        Arc::new(MetaServer::new(Sessions::new(volume, Duration::from_secs(600)), |_, _, _| b"done".to_vec()))
+        Arc::new(MetaServer::new(
+            Sessions::new(volume, Duration::from_secs(600)),
+            Commands::new(|_, _, _| b"done".to_vec()),
+        ))
     }
 }
 

@@ -19,7 +19,10 @@ pub struct MetaMetrics {
 
 impl Subject for MetaMetrics {
     fn write(&self, page: &mut Page) {
-        write(page, &self.meta, (self.server)(), &self.stores);
+        process::write(page);
+        store::server(page, (self.server)());
+        volume_of(page, &self.meta, &self.stores);
+        stores(page, &self.stores);
     }
 
     fn ready(&self) -> Result<(), String> {
@@ -27,9 +30,9 @@ impl Subject for MetaMetrics {
     }
 }
 
-fn write(page: &mut Page, meta: &MetaServer, load: wire::ServerLoad, known: &Stores) {
+/// The metrics of one volume.
+fn volume_of(page: &mut Page, meta: &MetaServer, known: &Stores) {
     let open = meta.volume();
-    process::write(page);
     let operations: Vec<_> = meta.operations().collect();
     let mut requests = page.counter("weft_meta_requests_total", "Requests that were answered.");
     operations.iter().for_each(|(name, o)| _ = requests.count(&[("operation", name)], o.time.now().count()));
@@ -38,52 +41,57 @@ fn write(page: &mut Page, meta: &MetaServer, load: wire::ServerLoad, known: &Sto
     let mut times = page.histogram("weft_meta_request_seconds", "From the end of a request to its answer.");
     operations.iter().for_each(|(name, o)| _ = times.times(&[("operation", name)], &o.time.now()));
     page.gauge("weft_meta_clients", "Clients with a session.").count(&[], meta.clients() as u64);
-    store::server(page, load);
     volume::reads(page, open);
     volume::write_cost(page, &open.write_cost());
     volume::targets(page, open);
     volume::repairs(page, open);
     volume::defects(page, open, known);
     volume::census(page, open);
-    stores(page, &known.reports.all().into_iter().collect::<Vec<_>>());
 }
 
-/// The metrics of a metadata server that has its volume or stands by.
+/// The metrics of a metadata server that has its volumes or stands by.
 pub struct PostMetrics {
-    /// The server.
-    pub post: Arc<Post>,
+    /// The name of each volume, and its post.
+    pub posts: Vec<(String, Arc<Post>)>,
     /// Returns the load of its connections.
     pub server: Box<dyn Fn() -> wire::ServerLoad + Send + Sync>,
-    /// The stores of its volume.
+    /// The stores of its volumes.
     pub stores: Arc<Stores>,
 }
 
 impl Subject for PostMetrics {
     fn write(&self, page: &mut Page) {
-        let open = self.post.open();
-        page.gauge("weft_meta_holder", "Whether this server has the volume: 1, or 0 if it stands by.")
-            .count(&[], open.is_some().into());
-        match open {
-            Some(meta) => write(page, &meta, (self.server)(), &self.stores),
-            None => {
-                process::write(page);
-                store::server(page, (self.server)());
-            }
+        process::write(page);
+        store::server(page, (self.server)());
+        for (name, post) in &self.posts {
+            // One volume needs no name.
+            page.set_volume(Some(name.as_str()).filter(|_| self.posts.len() > 1));
+            let open = post.open();
+            page.gauge("weft_meta_holder", "Whether this server has the volume: 1, or 0 if it stands by.")
+                .count(&[], open.is_some().into());
+            open.inspect(|meta| volume_of(page, meta, &self.stores));
+        }
+        page.set_volume(None);
+        if self.posts.iter().any(|(_, post)| post.open().is_some()) {
+            stores(page, &self.stores);
         }
     }
 
     fn ready(&self) -> Result<(), String> {
-        match self.post.open() {
+        let ready = |post: &Post| match post.open() {
             Some(meta) => volume::usable(meta.volume()),
-            None if self.post.standings().holder.is_some() => Ok(()),
+            None if post.standings().holder.is_some() => Ok(()),
             None => Err("no metadata server has the volume".into()),
-        }
+        };
+        let named = |name: &str, why: String| if self.posts.len() > 1 { format!("{name}: {why}") } else { why };
+        self.posts.iter().try_for_each(|(name, post)| ready(post).map_err(|why| named(name, why)))
     }
 }
 
 /// The latest reports of the stores. For a store that is silent now only the fact that it is down
 /// is reported.
-fn stores(page: &mut Page, all: &[(String, Seen)]) {
+fn stores(page: &mut Page, known: &Stores) {
+    let all: Vec<(String, Seen)> = known.reports.all().into_iter().collect();
     let mut up = page.gauge("weft_meta_store_up", "Whether a store answers.");
     all.iter().for_each(|(store, seen)| _ = up.count(&[("store", store)], seen.silent.is_none().into()));
     let loads =

@@ -18,6 +18,7 @@ pub use volume::MountMetrics;
 mod tests {
     use super::*;
     use crate::MetaServer;
+    use crate::meta_server::Commands;
     use crate::store::{Store, Stores};
     use std::collections::BTreeSet;
     use std::path::Path;
@@ -45,7 +46,7 @@ mod tests {
         std::fs::create_dir(&store).unwrap();
         let sessions = fs::Sessions::new(volume.clone(), Duration::from_secs(30));
         let meta = MetaMetrics {
-            meta: Arc::new(MetaServer::new(sessions, |_, _, _| Vec::new())),
+            meta: Arc::new(MetaServer::new(sessions, Commands::new(|_, _, _| Vec::new()))),
             server: Box::new(wire::ServerLoad::default),
             stores: Arc::new(Stores::new(None, None)),
         };

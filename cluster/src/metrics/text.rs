@@ -13,12 +13,17 @@ pub type Label<'a> = (&'a str, &'a str);
 
 /// A page of metrics under construction.
 #[derive(Debug, Default)]
-pub struct Page(String);
+pub struct Page {
+    /// The name and the lines of each metric: a metric of several volumes is on the page once.
+    families: Vec<(String, String)>,
+    volume: Option<String>,
+}
 
 /// The samples of one metric.
 pub struct Family<'a> {
-    page: &'a mut String,
+    text: &'a mut String,
     name: &'a str,
+    volume: Option<&'a str>,
 }
 
 impl Page {
@@ -40,14 +45,24 @@ impl Page {
         self.family(name, help, "histogram")
     }
 
+    /// Samples that follow are of this volume, and have its name as a label; with None they are of
+    /// the process.
+    pub fn set_volume(&mut self, volume: Option<&str>) {
+        self.volume = volume.map(str::to_owned);
+    }
+
     fn family<'a>(&'a mut self, name: &'a str, help: &str, kind: &str) -> Family<'a> {
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
-        Family { page: &mut self.0, name }
+        let known = self.families.iter().position(|(known, _)| known == name);
+        let number = known.unwrap_or_else(|| {
+            self.families.push((name.to_owned(), format!("# HELP {name} {help}\n# TYPE {name} {kind}\n")));
+            self.families.len() - 1
+        });
+        Family { text: &mut self.families[number].1, name, volume: self.volume.as_deref() }
     }
 
     /// Returns the text.
     pub fn finish(self) -> String {
-        self.0
+        self.families.into_iter().map(|(_, text)| text).collect()
     }
 }
 
@@ -86,10 +101,11 @@ impl Family<'_> {
         bound: Option<&str>,
         value: impl std::fmt::Display,
     ) -> &mut Self {
-        let page = &mut *self.page;
+        let page = &mut *self.text;
         page.push_str(self.name);
         page.push_str(ending);
-        let all = labels.iter().copied().chain(bound.map(|bound| ("le", bound)));
+        let volume = self.volume.map(|volume| ("volume", volume));
+        let all = volume.into_iter().chain(labels.iter().copied()).chain(bound.map(|bound| ("le", bound)));
         for (number, (name, value)) in all.enumerate() {
             page.push(if number == 0 { '{' } else { ',' });
             let _ = write!(page, "{name}=\"");
@@ -103,7 +119,7 @@ impl Family<'_> {
             }
             page.push('"');
         }
-        if !labels.is_empty() || bound.is_some() {
+        if self.volume.is_some() || !labels.is_empty() || bound.is_some() {
             page.push('}');
         }
         let _ = writeln!(page, " {value}");
@@ -124,6 +140,24 @@ mod tests {
         let expected = "# HELP weft_x_total Xs.\n# TYPE weft_x_total counter\nweft_x_total 3\n\
             weft_x_total{kind=\"a\\\"b\\\\c\\nd\"} 18446744073709551615\n\
             # HELP weft_y_bytes Ys.\n# TYPE weft_y_bytes gauge\nweft_y_bytes{a=\"1\",b=\"2\"} 0.25\n";
+        assert_eq!(page.finish(), expected);
+    }
+
+    /// Prometheus refuses a page that has a metric twice.
+    #[test]
+    fn a_metric_of_several_volumes_is_on_the_page_once() {
+        let mut page = Page::default();
+        page.gauge("weft_process", "One.").count(&[], 1);
+        for volume in ["films", "mails"] {
+            page.set_volume(Some(volume));
+            page.gauge("weft_y_bytes", "Ys.").count(&[], 2);
+            page.gauge("weft_z_bytes", "Zs.").count(&[("a", "1")], 3);
+        }
+        let expected = "# HELP weft_process One.\n# TYPE weft_process gauge\nweft_process 1\n\
+            # HELP weft_y_bytes Ys.\n# TYPE weft_y_bytes gauge\nweft_y_bytes{volume=\"films\"} 2\n\
+            weft_y_bytes{volume=\"mails\"} 2\n\
+            # HELP weft_z_bytes Zs.\n# TYPE weft_z_bytes gauge\nweft_z_bytes{volume=\"films\",a=\"1\"} 3\n\
+            weft_z_bytes{volume=\"mails\",a=\"1\"} 3\n";
         assert_eq!(page.finish(), expected);
     }
 

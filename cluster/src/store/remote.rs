@@ -9,7 +9,7 @@ use crate::address::StoreAddress;
 use crate::capability::{Credentials, Token};
 use crate::ranks::{StoreClients, StoreEpoch, StoreFence, StoreUnsynced};
 use plan::Domain;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -35,7 +35,8 @@ pub struct Stores {
     credentials: Option<Arc<dyn Credentials>>,
     /// The latest reports of the stores.
     pub reports: Arc<Reports>,
-    fence: Ranked<Option<Arc<Living>>, StoreFence>,
+    /// What tells the live sessions of each volume, by its id.
+    fence: Ranked<BTreeMap<[u8; 16], Arc<Living>>, StoreFence>,
 }
 
 /// Returns the fence message; None when there is nothing to tell.
@@ -71,14 +72,14 @@ impl Stores {
     }
 
     /// From now on, the stores are told the live sessions of a volume at regular intervals.
-    pub fn tell_of_sessions(&self, living: impl Fn() -> Option<Vec<u8>> + Send + Sync + 'static) {
-        *self.fence.lock() = Some(Arc::new(living));
+    pub fn tell_of_sessions(&self, volume: [u8; 16], living: impl Fn() -> Option<Vec<u8>> + Send + Sync + 'static) {
+        self.fence.lock().insert(volume, Arc::new(living));
     }
 
-    /// The fence message to send now.
-    pub(super) fn living_sessions(&self) -> Option<Vec<u8>> {
-        let living = self.fence.lock().clone()?;
-        living()
+    /// The fence messages to send now.
+    pub(super) fn living_sessions(&self) -> Vec<Vec<u8>> {
+        let all: Vec<Arc<Living>> = self.fence.lock().values().cloned().collect();
+        all.iter().filter_map(|living| living()).collect()
     }
 
     /// A target. This sends nothing to the store.

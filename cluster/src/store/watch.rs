@@ -36,11 +36,12 @@ fn ask_all(stores: &Stores, pause: Duration) {
 }
 
 fn tell_all(stores: &Stores, pause: Duration) {
-    let Some(sessions) = stores.living_sessions().map(Arc::<[u8]>::from) else { return };
-    for (_, client) in stores.clients() {
-        let sessions = sessions.clone();
-        // A store that misses this message gets the next one. An older store does not know it.
-        tokio::spawn(async move { client.call(method::FENCE, &sessions, &[], pause).await });
+    for sessions in stores.living_sessions().into_iter().map(Arc::<[u8]>::from) {
+        for (_, client) in stores.clients() {
+            let sessions = sessions.clone();
+            // A store that misses this message gets the next one. An older store does not know it.
+            tokio::spawn(async move { client.call(method::FENCE, &sessions, &[], pause).await });
+        }
     }
 }
 
@@ -65,7 +66,7 @@ mod tests {
     fn a_panic_ends_its_round_only() {
         let stores = Arc::new(Stores::new(None, None));
         let (sender, rounds) = mpsc::channel();
-        stores.tell_of_sessions(move || {
+        stores.tell_of_sessions([0; 16], move || {
             sender.send(()).unwrap();
             panic!("a defect");
         });

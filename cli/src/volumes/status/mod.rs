@@ -8,7 +8,7 @@ mod stores;
 mod summary;
 
 use super::create::{away, away_document};
-use super::{open_own, places, post, rebalance, served};
+use super::{hosted, open_own, places, rebalance, served};
 use crate::failure::{Failure, Outcome};
 use crate::{show, unprotected};
 use clap::Args;
@@ -51,7 +51,7 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
-    if let Some(post) = post::standing_by() {
+    if let Some(post) = hosted::standing_by() {
         return servers::of_standby(&post.standings(), as_json);
     }
     // The mount itself must not look into its own files.
@@ -80,15 +80,15 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         let mut document = document(&status);
         document["stores"] = stores::document(&status, &reports);
         document["rebalance"] = rebalance::document(&volume.rebalance_status()?);
-        document["servers"] = post::post().map_or_else(|| json!([]), |post| servers::document(&post.standings()));
+        document["servers"] = hosted::post().map_or_else(|| json!([]), |post| servers::document(&post.standings()));
         show::json(&document)?
     } else {
         if arguments.verbose {
             print(&status, &arguments.volume)?;
             stores::print(&status, &reports)?;
-            post::post().map_or(Ok(()), |post| servers::print(&post.standings()))?;
+            hosted::post().map_or(Ok(()), |post| servers::print(&post.standings()))?;
         } else {
-            let servers = post::post().and_then(|post| servers::line(&post.standings()));
+            let servers = hosted::post().and_then(|post| servers::line(&post.standings()));
             let lines = summary::lines(&status, &reports, servers, &arguments.volume);
             lines.iter().map(|line| show::marked(line)).try_for_each(show::text)?;
         }

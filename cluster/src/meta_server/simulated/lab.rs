@@ -1,6 +1,6 @@
 //! The server, its targets, and what is durable on them.
 
-use crate::meta_server::MetaServer;
+use crate::meta_server::{Commands, MetaServer};
 use crate::simulation::{Network, Record, Slow, serve};
 use fs::label::{Label, Member};
 use fs::{FileSystem, OpenOptions, Sessions};
@@ -93,7 +93,7 @@ impl Lab {
         // Opening the volume is durable, and with it the key that verifies the sessions.
         let durable = copy(&self.disks.lock().unwrap());
         *self.durable.lock().unwrap() = durable;
-        let server = Arc::new(MetaServer::new(Sessions::new(volume, LEASE), |_, _, _| Vec::new()));
+        let server = Arc::new(MetaServer::new(Sessions::new(volume, LEASE), Commands::new(|_, _, _| Vec::new())));
         let kept = Arc::new(Keeps { inner: server.service(), lab: self.clone(), numbers: AtomicBool::new(false) });
         let slow = Slow { inner: kept, network: self.network.clone(), spared: Some(ENTER) };
         serve(self.network.clone(), Arc::new(slow), ServerOptions::default()).await

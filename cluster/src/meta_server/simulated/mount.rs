@@ -42,7 +42,7 @@ impl Mount {
     pub async fn begin(lab: Arc<Lab>) -> Arc<Self> {
         let (connect, runtime) = (lab.network.connect("client"), Handle::current());
         let make = move |address: &str, _: bool| {
-            Client::new(runtime.clone(), address, ClientOptions { connect: connect.clone(), ..way() })
+            Client::new(runtime.clone(), address, ClientOptions { connect: connect.clone(), ..way("") })
         };
         let state = LinkState::new(&[format!("meta:{PORT}")], Box::new(make));
         let mount = Self { lab, state: Arc::new(state), taking_up: tokio::sync::Mutex::default() };
