@@ -4,9 +4,9 @@
 
 use crate::volume::label::{Label, Role};
 use crate::volume::places::Places;
-use plan::TargetId;
 use plan::membership::TargetState;
-use plan::placement::{Load, Observed, Observer, Placement, Placer, Rules, TargetCandidate, TargetLoad};
+use plan::placement::{Load, Observed, Observer, Placement, Placer, PolicyName, Rules, TargetCandidate, TargetLoad};
+use plan::{SetId, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard};
@@ -165,6 +165,28 @@ impl Balance {
         let state = self.state();
         let with_load = |candidate: TargetCandidate| TargetCandidate { load: state.load(candidate.id), ..candidate };
         candidates.into_iter().map(with_load).collect()
+    }
+
+    /// The targets of a new set of the volume's code in a large cluster, on none of `others`, without
+    /// a look at every target: only those that are chosen must be `good`. None where that is not
+    /// possible, or the policy has no memory.
+    pub fn place_apart(
+        &self,
+        set: SetId,
+        others: &[TargetId],
+        good: impl Fn(TargetId) -> bool,
+    ) -> Option<Vec<Option<TargetId>>> {
+        let mut state = self.state();
+        if state.placement.policy != PolicyName::Adaptive {
+            return None;
+        }
+        let places = state.placer.place_apart(set, others)?;
+        let taken: Vec<TargetId> = places.iter().flatten().copied().collect();
+        if !taken.iter().all(|&id| good(id)) {
+            state.placer.handle_given_back(&taken);
+            return None;
+        }
+        Some(places)
     }
 
     /// Targets got a chunk each: it counts for the next set already.

@@ -37,7 +37,30 @@ impl Placed {
         held: impl Fn(SetId),
     ) -> Result<(SetId, SetRecord)> {
         let set = self.0.next_set()?;
-        let blocks = store.options.code.shape().blocks();
+        let others: Vec<TargetId> = avoid.iter().chain(beside.iter().flatten().flatten()).copied().collect();
+        let places = match store.balance.place_apart(set, &others, |id| store.takes_new_chunks(id)) {
+            Some(places) => places,
+            None => Self::choose(store, set, avoid, beside)?,
+        };
+        let record = SetRecord { code: store.options.code.spec().to_string(), places, sealed: false, length: 0 };
+        held(set);
+        store.history.add(set, |all| Ok(self.0.put_setting(history::SETTING, all).map(drop)?))?;
+        self.0.put_set(set, &record)?;
+        let lost: Vec<Position> =
+            Position::all(record.places.len()).filter(|p| record.places[p.index()].is_none()).collect();
+        if !lost.is_empty() {
+            self.0.queue_repair(set, &lost)?;
+        }
+        Ok((set, record))
+    }
+
+    /// Chooses the targets of a set among all.
+    fn choose(
+        store: &Store,
+        set: SetId,
+        avoid: &[TargetId],
+        beside: &[Vec<Option<TargetId>>],
+    ) -> Result<Vec<Option<TargetId>>> {
         let k = store.options.code.shape().k;
         let mut candidates = store.candidates();
         let willing = candidates.iter().filter(|candidate| !avoid.contains(&candidate.id)).count();
@@ -58,15 +81,7 @@ impl Placed {
         }
         let taken: Vec<TargetId> = places.iter().flatten().copied().collect();
         store.balance.placed(&taken, &candidates);
-        let record = SetRecord { code: store.options.code.spec().to_string(), places, sealed: false, length: 0 };
-        held(set);
-        store.history.add(set, |all| Ok(self.0.put_setting(history::SETTING, all).map(drop)?))?;
-        self.0.put_set(set, &record)?;
-        let lost: Vec<Position> = Position::all(blocks).filter(|p| record.places[p.index()].is_none()).collect();
-        if !lost.is_empty() {
-            self.0.queue_repair(set, &lost)?;
-        }
-        Ok((set, record))
+        Ok(places)
     }
 }
 

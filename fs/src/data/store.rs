@@ -336,6 +336,13 @@ impl Store {
         })
     }
 
+    /// Whether a target that was a candidate is one still.
+    pub fn takes_new_chunks(&self, id: TargetId) -> bool {
+        let targets = &self.targets;
+        let is_sound = targets.get(id).is_some() && targets.error(id).is_none() && !targets.hangs(id);
+        is_sound && !targets.was_full(id) && !self.is_closed(id)
+    }
+
     /// The score of each target that new chunks can go to, if the volume has scores.
     pub fn scores(&self) -> BTreeMap<TargetId, f64> {
         let (targets, topology) = (self.candidates(), self.topology());

@@ -39,9 +39,14 @@ impl Places for Servers {
     }
 }
 
-/// A volume on eight targets whose servers report.
+/// A volume on targets whose servers report; on eight, if it is not said.
 fn volume(code: &str, policy: PolicyName) -> (Arc<FileSystem>, Arc<Servers>, Lab) {
-    let (lab, servers) = (Lab::at(code, 8, |number| format!("/disk{number}").into()), Arc::new(Servers::default()));
+    volume_on(8, code, policy)
+}
+
+fn volume_on(targets: usize, code: &str, policy: PolicyName) -> (Arc<FileSystem>, Arc<Servers>, Lab) {
+    let (lab, servers) =
+        (Lab::at(code, targets, |number| format!("/disk{number}").into()), Arc::new(Servers::default()));
     let fs = lab.open_as(OpenOptions { places: servers.clone(), ..OpenOptions::default() });
     fs.set_placement(Placement { policy, ..Placement::default() }).unwrap();
     (fs, servers, lab)
@@ -143,5 +148,35 @@ fn what_is_explained_is_where_it_would_go_and_where_it_is() {
     let (set, record) = Placed(fs.engine().unwrap().meta.clone()).place(&fs.store, &[], &[], |_| ()).unwrap();
     let there = fs.explain_set(Some(set)).unwrap();
     assert_eq!(there.there, Some(record.places));
+    fs.close_volume().unwrap();
+}
+
+/// Of many targets, only those that are chosen are looked at.
+#[test]
+fn a_set_among_many_targets_avoids_what_takes_none() {
+    let (fs, servers, _lab) = volume_on(160, "rs:2+2", PolicyName::Adaptive);
+    let apart =
+        |others: &[TargetId]| fs.store.balance.place_apart(SetId(7), others, |id| fs.store.takes_new_chunks(id));
+    assert_eq!(apart(&[]), None, "nothing is known yet");
+    report(&fs, &servers);
+    let first: Vec<TargetId> = apart(&[]).unwrap().into_iter().flatten().collect();
+    fs.store.balance.given_back(&first);
+    assert!(first.len() == 4 && apart(&first).unwrap().iter().flatten().all(|id| !first.contains(id)));
+    let closed = first[0];
+    fs.store.close_target(closed, true);
+    let placed = Placed(fs.engine().unwrap().meta.clone());
+    for _ in 0..100 {
+        let (_, one) = placed.place(&fs.store, &first[1..2], &[], |_| ()).unwrap();
+        let beside = std::slice::from_ref(&one.places);
+        let (_, other) = placed.place(&fs.store, &[], beside, |_| ()).unwrap();
+        assert!(!one.places.contains(&Some(first[1])), "{one:?}");
+        for record in [&one, &other] {
+            assert!(record.places.iter().all(|id| id.is_some_and(|id| id != closed)), "{record:?}");
+        }
+        assert!(one.places.iter().all(|id| !other.places.contains(id)), "{one:?} {other:?}");
+    }
+    fs.set_placement(Placement { policy: PolicyName::Random, ..Placement::default() }).unwrap();
+    report(&fs, &servers);
+    assert_eq!(apart(&[]), None);
     fs.close_volume().unwrap();
 }

@@ -18,6 +18,10 @@ use crate::placement::policies::mix;
 use crate::{SetId, TargetId};
 use std::collections::HashMap;
 
+/// From so many targets on, looking at each of them for every set takes longer than 100
+/// microseconds.
+const MANY_TARGETS: usize = 128;
+
 /// What a target said of itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Report {
@@ -246,6 +250,29 @@ impl Placer {
     /// Chooses targets for the positions of a set, as [`place`](crate::placement::place) does, and
     /// counts what they get.
     pub fn place(&mut self, set: SetId) -> Vec<Option<TargetId>> {
+        let chosen = self.draw(set);
+        self.take(set, &chosen)
+    }
+
+    /// The same with none of the targets `others`, such as those of the writer's other open sets,
+    /// where [`place_beside`](crate::placement::place_beside) would look at every target. None in a
+    /// small cluster, where that takes no time, and where there are too few targets besides.
+    pub fn place_apart(&mut self, set: SetId, others: &[TargetId]) -> Option<Vec<Option<TargetId>>> {
+        if self.members.len() < MANY_TARGETS {
+            return None;
+        }
+        let mut apart: Vec<usize> = others.iter().filter_map(|id| self.by_id.get(id).copied()).collect();
+        apart.sort_unstable();
+        apart.dedup();
+        let weights: Vec<u64> = apart.iter().map(|&index| self.lottery.weight(index)).collect();
+        apart.iter().for_each(|&index| self.lottery.set_weight(index, 0));
+        let chosen = self.draw(set);
+        apart.iter().zip(weights).for_each(|(&index, weight)| self.lottery.set_weight(index, weight));
+        (chosen.len() == self.rules.width).then(|| self.take(set, &chosen))
+    }
+
+    /// Draws targets for a set, as many as there are.
+    fn draw(&mut self, set: SetId) -> Vec<usize> {
         let limit = self.limit();
         let draws = (chance_of(self.policy.seed, set), self.policy.tuning.draws);
         // Moved out, so that the turns can be looked at meanwhile.
@@ -253,8 +280,13 @@ impl Placer {
         let turn = |index: usize| turn_at(self.ahead(index), self.stride(index));
         let chosen = take_turns(&mut lottery, draws, self.rules.width, |_| limit, turn);
         self.lottery = lottery;
-        self.count(&chosen);
-        let mut places = chosen.into_iter().map(|index| Some(self.members[index].id)).collect();
+        chosen
+    }
+
+    /// Counts a set on targets that were drawn. Returns its places.
+    fn take(&mut self, set: SetId, chosen: &[usize]) -> Vec<Option<TargetId>> {
+        self.count(chosen);
+        let mut places = chosen.iter().map(|&index| Some(self.members[index].id)).collect();
         turn_positions(&mut places, self.rules.width, set);
         places
     }

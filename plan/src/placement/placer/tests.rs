@@ -351,3 +351,29 @@ fn no_placement_violates_the_rules() {
     }
     assert!(2 * as_it_is > sets, "it mostly sees all that there is: {as_it_is} of {sets}");
 }
+
+#[test]
+fn a_set_apart_has_no_target_of_others() {
+    let mut placer = placer(&equal(200), Tuning::default(), 3);
+    let mut counts = BTreeMap::new();
+    for writer in 0..100 {
+        let mut used: Vec<TargetId> = Vec::new();
+        for set in 4 * writer..4 * writer + 4 {
+            let places: Vec<TargetId> = placer.place_apart(SetId(set), &used).unwrap().into_iter().flatten().collect();
+            assert!(places.len() == 8 && places.iter().all(|id| !used.contains(id)), "{used:?} {places:?}");
+            used.extend(places);
+        }
+        used.into_iter().for_each(|id| *counts.entry(id).or_insert(0) += 1);
+    }
+    // Even are 16.
+    assert!(counts.len() == 200 && counts.values().all(|count| (14..=18).contains(count)), "{counts:?}");
+    // One target in each of eight racks is left; then one less. What was left out can be drawn again.
+    let all: BTreeSet<TargetId> = (0..200).map(TargetId).collect();
+    let rest: BTreeSet<TargetId> = (0..8).map(|rack| TargetId(5 * rack)).collect();
+    let mut others: Vec<TargetId> = all.difference(&rest).copied().collect();
+    let last: BTreeSet<TargetId> = placer.place_apart(SetId(1000), &others).unwrap().into_iter().flatten().collect();
+    assert_eq!(last, rest);
+    others.push(TargetId(0));
+    assert_eq!(placer.place_apart(SetId(1000), &others), None);
+    assert_eq!(placer.place(SetId(1001)).iter().flatten().collect::<BTreeSet<_>>().len(), 8);
+}
