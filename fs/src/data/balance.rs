@@ -167,9 +167,9 @@ impl Balance {
         candidates.into_iter().map(with_load).collect()
     }
 
-    /// The targets of a new set of the volume's code in a large cluster, on none of `others`, without
-    /// a look at every target: only those that are chosen must be `good`. None where that is not
-    /// possible, or the policy has no memory.
+    /// The targets of a new set of the volume's code in a large cluster, on none of `others`,
+    /// without a look at every target: only those that are chosen must be `good`. None where that
+    /// is not possible, or the policy has no memory.
     pub fn place_apart(
         &self,
         set: SetId,

@@ -367,7 +367,8 @@ fn a_set_apart_has_no_target_of_others() {
     }
     // Even are 16.
     assert!(counts.len() == 200 && counts.values().all(|count| (14..=18).contains(count)), "{counts:?}");
-    // One target in each of eight racks is left; then one less. What was left out can be drawn again.
+    // One target in each of eight racks is left; then one less. What was left out can be drawn
+    // again.
     let all: BTreeSet<TargetId> = (0..200).map(TargetId).collect();
     let rest: BTreeSet<TargetId> = (0..8).map(|rack| TargetId(5 * rack)).collect();
     let mut others: Vec<TargetId> = all.difference(&rest).copied().collect();
