@@ -25,6 +25,7 @@ enum What {
     WriteCost(Box<crate::volumes::write_cost::Arguments>),
     /// The archive: the studies' experiments, scaled to this machine
     Archive(bench::paper::Args),
+    Paper(crate::paper::Arguments),
 }
 
 /// Refuses results that would replace a file, before anything is measured.
@@ -46,6 +47,7 @@ pub fn run(arguments: Arguments, as_json: bool) -> Outcome {
             archive.json |= as_json;
             bench::paper::run(&archive).map_err(Failure::Other)
         }
+        What::Paper(arguments) => crate::paper::run(&arguments, force, as_json),
         What::WriteCost(arguments) => crate::volumes::write_cost::run(&arguments, force, as_json),
         What::Fs(mut fs) => {
             check([&fs.json_file], force)?;

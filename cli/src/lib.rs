@@ -17,6 +17,7 @@ mod log;
 mod man;
 mod model;
 mod output;
+mod paper;
 mod progress;
 mod show;
 mod spelling;
