@@ -5,6 +5,8 @@
 //! come in at any time; an interval is the time between two reports of a target, and the caller
 //! says when one has passed.
 
+mod more;
+
 use crate::domain::Domain;
 use crate::membership::TargetState;
 use crate::placement::adaptive::{
