@@ -414,6 +414,10 @@ impl<'a> Run<'a> {
             self.seen.latent += 1;
             let bad = degraded.places.iter().position(|place| *place == sources.first().copied());
             let position = bad.expect("a source is one of the places");
+            if let Some(id) = degraded.places[position] {
+                let chunks = &mut self.cluster.stores[usize::from(id.0)].chunks;
+                *chunks = chunks.saturating_sub(1);
+            }
             self.lose_chunk(set, position);
             if let Some(lacks) = self.degraded.get_mut(&set) {
                 lacks.known |= 1 << position;
