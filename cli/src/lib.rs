@@ -20,6 +20,7 @@ mod output;
 mod paper;
 mod progress;
 mod show;
+mod simulation;
 mod spelling;
 mod unprotected;
 mod volumes;
@@ -97,6 +98,7 @@ enum Command {
     Demo(demo::Arguments),
     Bench(benchmark::Arguments),
     Model(model::Arguments),
+    Sim(simulation::Arguments),
     Energy(energy::Arguments),
     Completions(completions::Arguments),
     #[command(hide = true)]
@@ -333,6 +335,7 @@ fn carry_out(arguments: Arguments, identity: Option<&Path>) -> Outcome {
         Command::Demo(arguments) => demo::run(&arguments, json),
         Command::Bench(arguments) => benchmark::run(arguments, json),
         Command::Model(arguments) => model::run(&arguments, json),
+        Command::Sim(arguments) => simulation::run(&arguments, json),
         Command::Energy(arguments) => energy::run(&arguments, json),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Man(arguments) => man::run(&arguments, json),

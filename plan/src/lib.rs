@@ -7,6 +7,7 @@
 //! - [`stripe`]: which blocks of a stripe hold which of its bytes.
 //! - [`domain`], [`placement`]: what fails together, and on which targets a chunk set goes.
 //! - [`membership`]: which targets are there.
+//! - [`durability`]: how long a chunk set lives, by a Markov chain.
 //! - [`repair`]: what is rebuilt first, and where it goes.
 //! - [`coding`]: whether a client codes a stripe, or a store, and which.
 //! - [`id`]: the numbers that things are called by.
@@ -27,6 +28,7 @@ pub mod bucket;
 pub mod coding;
 pub mod cost;
 pub mod domain;
+pub mod durability;
 pub mod energy;
 pub mod extent;
 pub mod id;

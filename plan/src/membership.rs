@@ -10,7 +10,7 @@
 
 use crate::TargetId;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// After a repair that left something undone, the next one waits.
@@ -76,7 +76,8 @@ impl Membership {
     /// These are the targets of the volume now, and whether they are being emptied. Others are
     /// forgotten.
     pub fn handle_members(&mut self, all: &[(TargetId, bool)], now: Duration) {
-        self.members.retain(|id, _| all.iter().any(|(member, _)| member == id));
+        let named: BTreeSet<TargetId> = all.iter().map(|(id, _)| *id).collect();
+        self.members.retain(|id, _| named.contains(id));
         for &(id, draining) in all {
             let new = Member { state: TargetState::Joining, since: now, draining, repaired: false };
             self.members.entry(id).or_insert(new).draining = draining;

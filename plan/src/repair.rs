@@ -1,6 +1,6 @@
 //! What is rebuilt first, and where it goes.
 
-use crate::placement::{Policy, Rules, TargetCandidate, place_more};
+use crate::placement::{Placer, Policy, Rules, TargetCandidate, place_more};
 use crate::{Domain, Position, SetId, TargetId};
 use std::time::Duration;
 
@@ -41,6 +41,20 @@ pub fn destinations(
     let homeless = degraded.lost.iter().filter(|&&position| own(position).is_none()).count();
     let mut spare = place_more(policy, &others, rules, degraded.set, homeless, &there).into_iter();
     degraded.lost.iter().map(|&position| own(position).or_else(|| spare.next())).collect()
+}
+
+/// As [`destinations`] by adaptive placement, of a placer that knows all targets and counts what they
+/// get. It costs some draws and no look at every target.
+pub fn destinations_by(degraded: &Degraded, placer: &mut Placer) -> Vec<Option<TargetId>> {
+    let own = |placer: &Placer, position: Position| degraded.places[position.index()].filter(|id| placer.can_take(*id));
+    let back: Vec<Option<TargetId>> = degraded.lost.iter().map(|&position| own(placer, position)).collect();
+    let stays = |(position, id): &(Position, TargetId)| !degraded.lost.contains(position) || back.contains(&Some(*id));
+    let there: Vec<TargetId> = Position::placed(&degraded.places).filter(stays).map(|(_, id)| id).collect();
+    let homeless = back.iter().filter(|own| own.is_none()).count();
+    let returned: Vec<TargetId> = back.iter().flatten().copied().collect();
+    placer.handle_placed(&returned);
+    let mut spare = placer.place_more(degraded.set, homeless, &there).into_iter();
+    back.into_iter().map(|own| own.or_else(|| spare.next())).collect()
 }
 
 /// How many sets of `blocks` blocks are repaired at a time on `targets` targets: two for each set

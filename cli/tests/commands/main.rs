@@ -16,6 +16,7 @@ mod recovery;
 mod refusals;
 mod round_trips;
 mod scratch;
+mod simulation;
 mod spellings;
 mod starter;
 mod tables;

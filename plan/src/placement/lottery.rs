@@ -36,10 +36,11 @@ impl SumTree {
         let mut at = 1;
         while at < self.leaves {
             at *= 2;
-            if point >= self.sums[at] {
-                point -= self.sums[at];
-                at += 1;
-            }
+            // Without a branch: nobody could foresee it, and draws are most of what a set costs.
+            let left = self.sums[at];
+            let goes_right = point >= left;
+            point -= if goes_right { left } else { 0 };
+            at += usize::from(goes_right);
         }
         (at - self.leaves, point)
     }

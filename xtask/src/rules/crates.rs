@@ -86,7 +86,7 @@ fn compare(rows: &[Row], manifests: &[(String, BTreeSet<String>)]) -> Vec<String
         }
         for name in rows[at + 1..].iter().map(|row| &row.folder).filter(|name| found.contains(*name)) {
             // What stands beside has no place in the order.
-            if !["bench", "xtask", "fuzz"].contains(&name.as_str()) {
+            if !["bench", "sim", "xtask", "fuzz"].contains(&name.as_str()) {
                 broken.push(format!("{folder} depends on {name}, which stands above it"));
             }
         }

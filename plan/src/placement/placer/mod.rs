@@ -5,6 +5,8 @@
 //! come in at any time; an interval is the time between two reports of a target, and the caller
 //! says when one has passed.
 
+mod more;
+
 use crate::domain::Domain;
 use crate::membership::TargetState;
 use crate::placement::adaptive::{
@@ -55,6 +57,9 @@ struct Member {
     share: f64,
     /// When its next chunk would be its due, but one: in the time of [`Placer::now`].
     due: f64,
+    /// The time between two chunks of it, as its space and its share are. Kept, since every draw
+    /// asks for it.
+    stride: f64,
 }
 
 /// Places chunk sets.
@@ -114,6 +119,7 @@ impl Placer {
                 usable: false,
                 share: 1.0,
                 due: before.map_or(f64::NAN, |before| before.due),
+                stride: 0.0,
             }
         };
         self.members = candidates.iter().map(member).collect();
@@ -133,6 +139,7 @@ impl Placer {
         self.usable_in = vec![0; groups.iter().max().map_or(0, |most| most + 1)];
         self.lottery = Lottery::new(&groups);
         (self.limit, self.rate) = (None, 0.0);
+        (0..self.members.len()).for_each(|index| self.keep_stride(index));
         (0..self.members.len()).for_each(|index| self.refresh(index));
         // The turn of a new one is at any time of its stride, or the largest would all be first.
         for index in 0..self.members.len() {
@@ -159,6 +166,7 @@ impl Placer {
         (member.free, member.total) = (free, total);
         member.load = Some((Load { idle, network, temperature, ..Load::default() }, interval));
         member.placed = [0, member.placed[0]];
+        self.keep_stride(index);
         self.look_at(index);
         self.refresh(index);
     }
@@ -182,6 +190,7 @@ impl Placer {
         self.rate -= self.rate_of(index);
         let ahead = self.ahead(index);
         (self.members[index].free, self.members[index].total) = (free, total);
+        self.keep_stride(index);
         self.members[index].due = self.now + ahead * self.stride(index);
         self.rate += self.rate_of(index);
         self.refresh(index);
@@ -211,6 +220,7 @@ impl Placer {
         let member = &mut self.members[index];
         member.due = self.now + (member.due - self.now) * member.share / share;
         member.share = share;
+        self.keep_stride(index);
         self.rate += self.rate_of(index) - before;
     }
 
@@ -220,8 +230,13 @@ impl Placer {
     }
 
     fn stride(&self, index: usize) -> f64 {
-        let member = &self.members[index];
-        stride(weight(member.free_now(self.policy.tuning.chunk_bytes), member.total), member.share)
+        self.members[index].stride
+    }
+
+    /// To be called when the space of a target, what was placed on it or its share has changed.
+    fn keep_stride(&mut self, index: usize) {
+        let member = &mut self.members[index];
+        member.stride = stride(weight(member.free_now(self.policy.tuning.chunk_bytes), member.total), member.share);
     }
 
     /// Brings what is kept of a target up to date after a change of its state or its space.
@@ -308,6 +323,7 @@ impl Placer {
             let stride = self.stride(index);
             let member = &mut self.members[index];
             (member.due, member.placed[0]) = (member.due - stride, member.placed[0].saturating_sub(1));
+            self.keep_stride(index);
         }
         given_back.iter().for_each(|&index| self.refresh(index));
     }
@@ -322,6 +338,7 @@ impl Placer {
             let due = (self.ahead(index).max(-MOST_BEHIND) + 1.0) * self.stride(index);
             let member = &mut self.members[index];
             (member.due, member.placed[0]) = (self.now + due, member.placed[0] + 1);
+            self.keep_stride(index);
         }
         self.now += chosen.len() as f64 / self.rate.max(f64::MIN_POSITIVE);
         chosen.iter().for_each(|&index| self.refresh(index));

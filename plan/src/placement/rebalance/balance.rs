@@ -16,6 +16,9 @@ const TRIES: usize = 32;
 /// By how much of its capacity a target is above its goal, at least, before chunks go the way over
 /// a third one.
 const DETOUR: f64 = 0.005;
+/// A move must be better by more than rounding: a chunk would go back and forth between two targets
+/// that differ by just one.
+const CLEARLY: f64 = 1.000_01;
 /// Keys are parts of the capacity in these units.
 const KEY_UNIT: f64 = (1u64 << 60) as f64;
 
@@ -291,7 +294,7 @@ impl Balance {
     fn is_source(&self, index: usize, set: &SetPlaces<'_>, position: Position) -> bool {
         let target = &self.targets[index];
         let emptiest = self.sinks.lowest().map_or(f64::MAX, |key| key as f64 / KEY_UNIT);
-        let least = set.chunk_bytes as f64 / 2.0 * (1.0 / target.total + 1.0 / self.largest);
+        let least = CLEARLY * set.chunk_bytes as f64 / 2.0 * (1.0 / target.total + 1.0 / self.largest);
         let goes = target.takes() && target.above() > 0.0 && target.relative() - emptiest > least;
         match self.pass {
             Pass::ByChance(draw) => {
@@ -315,7 +318,8 @@ impl Balance {
         let has_room = |domain: usize| domain == own || self.counts[domain] < limit;
         let fits = |index: usize| {
             let sink = &self.targets[index];
-            let improves = source.relative() - sink.relative() > bytes / 2.0 * (1.0 / source.total + 1.0 / sink.total);
+            let least = CLEARLY * bytes / 2.0 * (1.0 / source.total + 1.0 / sink.total);
+            let improves = source.relative() - sink.relative() > least;
             improves && (pass == Pass::Detour || sink.above() < 0.0) && self.may_take(index, set)
         };
         let to = self.sinks.find(has_room, fits, TRIES);

@@ -1,0 +1,425 @@
+//! What is simulated: a small TOML file. Every value is checked, so that whatever a file says, the
+//! simulation neither overflows nor takes memory without bound.
+
+use crate::check::{Checked, at_least, between, whole};
+use plan::placement::{Placement, PolicyName, Scoring};
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// The most stores: a target's number has 16 bits, and some are kept for growth.
+pub const MAX_STORES: u64 = 60_000;
+/// The most chunks: two bytes each.
+const MAX_CHUNKS: u64 = 400_000_000;
+/// The widest set: lost positions are the bits of a number.
+const MAX_WIDTH: u64 = 64;
+/// The most failures in a run: more have no meaning, and take for ever.
+const MAX_FAILURES: f64 = 1e6;
+
+/// A length in bytes: a number, or text such as `16T` and `64MiB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Bytes(pub u64);
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "a number of bytes such as 1048576 or \"64MiB\"")]
+        enum Either {
+            Number(u64),
+            Text(String),
+        }
+        match Either::deserialize(from)? {
+            Either::Number(bytes) => Ok(Self(bytes)),
+            Either::Text(text) => plan::sizes::bytes(&text).map(Self).map_err(serde::de::Error::custom),
+        }
+    }
+}
+
+/// A simulation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// From which all chance comes.
+    pub seed: u64,
+    /// The stores.
+    pub cluster: Cluster,
+    /// Stores that differ from the others.
+    pub class: Vec<Class>,
+    /// The chunk sets and how they are placed.
+    pub volume: Volume,
+    /// What is added and removed, one after the other.
+    pub growth: Vec<Growth>,
+    /// What fails; without it nothing is simulated over years.
+    pub failures: Option<Failures>,
+    /// What clients do; without it no bandwidth is simulated.
+    pub workload: Option<Workload>,
+}
+
+/// The stores, each with one disk, as a tree.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Cluster {
+    /// Sub-networks.
+    pub networks: u32,
+    /// Rows of each.
+    pub rows: u32,
+    /// Cabinets of each row.
+    pub cabinets: u32,
+    /// Stores of each cabinet.
+    pub stores: u32,
+    /// The capacity of a disk.
+    pub disk: Bytes,
+    /// MB a second of a disk.
+    pub disk_mb_per_second: f64,
+    /// MB a second of a store's link, each way.
+    pub link_mb_per_second: f64,
+    /// MB a second that a store's processors can take in or give out.
+    pub processor_mb_per_second: f64,
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Self {
+            networks: 1,
+            rows: 1,
+            cabinets: 4,
+            stores: 8,
+            disk: Bytes(16_000_000_000_000),
+            disk_mb_per_second: 180.0,
+            link_mb_per_second: 1250.0,
+            processor_mb_per_second: 2000.0,
+        }
+    }
+}
+
+/// Stores that differ. What is not said is as in the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Class {
+    /// Which part of all stores, 0 to 1; they are spread evenly among the others.
+    pub part: f64,
+    /// The capacity of a disk.
+    pub disk: Option<Bytes>,
+    /// MB a second of a disk.
+    pub disk_mb_per_second: Option<f64>,
+    /// MB a second of a store's link, each way.
+    pub link_mb_per_second: Option<f64>,
+    /// MB a second that a store's processors can take in or give out.
+    pub processor_mb_per_second: Option<f64>,
+}
+
+/// The chunk sets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Volume {
+    /// Data chunks of a set.
+    pub k: u32,
+    /// Parity chunks: what a set, and so a domain, can lose.
+    pub m: u32,
+    /// Chunk sets.
+    pub sets: u64,
+    /// The length of a chunk.
+    pub chunk: Bytes,
+    /// By which policy they are placed.
+    pub policy: PolicyName,
+    /// What is a failure domain: 1 sub-network, 2 row, 3 cabinet, 4 store.
+    pub domain_level: u8,
+    /// What scores are made of, for `adaptive` and `prime`.
+    pub scoring: Option<Scoring>,
+    /// How many placers place the sets, each its part of them. Results depend on this, and not on
+    /// the number of threads.
+    pub placers: u32,
+}
+
+impl Default for Volume {
+    fn default() -> Self {
+        Self {
+            k: 6,
+            m: 2,
+            sets: 20_000,
+            chunk: Bytes(64 << 20),
+            policy: PolicyName::Adaptive,
+            domain_level: 3,
+            scoring: None,
+            placers: 4,
+        }
+    }
+}
+
+impl Volume {
+    /// Chunks of a set.
+    pub fn width(&self) -> usize {
+        (self.k + self.m) as usize
+    }
+
+    /// The policy and its settings.
+    pub fn placement(&self) -> Placement {
+        Placement { policy: self.policy, domain_level: Some(self.domain_level), scoring: self.scoring }
+    }
+}
+
+/// A step of growth: one of `add_stores` and `drain`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Growth {
+    /// Stores to add, in new cabinets.
+    pub add_stores: u32,
+    /// Rather in the cabinets that there are, in turn.
+    pub spread: bool,
+    /// The capacity of their disks, if another one.
+    pub disk: Option<Bytes>,
+    /// The domain to empty, such as `net0/row0/cabinet1` or a store in it.
+    pub drain: Option<String>,
+    /// MB a second that rebalancing may move in all.
+    pub limit_mb_per_second: f64,
+}
+
+impl Default for Growth {
+    fn default() -> Self {
+        // What weft rebalance has for a limit: 32 MiB.
+        Self { add_stores: 0, spread: false, disk: None, drain: None, limit_mb_per_second: 33.554_432 }
+    }
+}
+
+/// What fails, how it is found and repaired. Times between failures are exponential.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Failures {
+    /// Years of a run.
+    pub years: u32,
+    /// Runs, each with other chances.
+    pub runs: u32,
+    /// Mean years until a store is lost with its data; 0: never.
+    pub server_mtbf_years: f64,
+    /// Hours until an empty one is in its place.
+    pub replace_hours: f64,
+    /// Days between two looks at whether chunks are to be moved onto stores that were replaced; 0:
+    /// they stay empty.
+    pub rebalance_days: f64,
+    /// Mean years until all stores of a cabinet are away, and come back with their data; 0: never.
+    pub cabinet_mtbf_years: f64,
+    /// Hours for which a cabinet is away.
+    pub cabinet_hours: f64,
+    /// Times a year that several stores are lost at once; 0: never.
+    pub correlated_per_year: f64,
+    /// So many of them, by chance.
+    pub correlated_stores: u32,
+    /// Sectors that become unreadable, for each terabyte in a year.
+    pub latent_errors_per_tb_year: f64,
+    /// Days between two verifications of a chunk, which find them.
+    pub scrub_days: f64,
+    /// Minutes until a silent store counts as out.
+    pub detection_minutes: f64,
+    /// The part of disks and links that repair takes, 0 to 1.
+    pub repair_share: f64,
+    /// Sets that are repaired at a time; 0: as many as the product does.
+    pub repairs_at_a_time: u32,
+}
+
+impl Default for Failures {
+    fn default() -> Self {
+        Self {
+            years: 1,
+            runs: 20,
+            server_mtbf_years: 10.0,
+            replace_hours: 24.0,
+            rebalance_days: 7.0,
+            cabinet_mtbf_years: 0.0,
+            cabinet_hours: 2.0,
+            correlated_per_year: 0.0,
+            correlated_stores: 2,
+            latent_errors_per_tb_year: 0.0,
+            scrub_days: 14.0,
+            detection_minutes: 10.0,
+            repair_share: 0.25,
+            repairs_at_a_time: 0,
+        }
+    }
+}
+
+/// What clients do. Each writer writes a record, and the next one when all of its blocks are
+/// stored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Workload {
+    /// Machines with clients.
+    pub clients: u32,
+    /// Writers on each.
+    pub writers: u32,
+    /// The part of the clients that has one more.
+    pub second_writer_part: f64,
+    /// Bytes that are written, or read, at a time; each block of the stripe has its k-th part.
+    pub record: Bytes,
+    /// The part of records that are read.
+    pub read_share: f64,
+    /// Seconds that are simulated.
+    pub seconds: f64,
+    /// MB a second of a client's link, each way.
+    pub link_mb_per_second: f64,
+    /// Seconds between two reports of a store.
+    pub report_seconds: f64,
+    /// By which part the speeds of stores change by chance (standard deviation).
+    pub speed_spread: f64,
+    /// Seconds for which a store stays fast or slow.
+    pub speed_seconds: f64,
+}
+
+impl Default for Workload {
+    fn default() -> Self {
+        Self {
+            clients: 16,
+            writers: 1,
+            second_writer_part: 0.0,
+            record: Bytes(6 << 20),
+            read_share: 0.0,
+            seconds: 60.0,
+            link_mb_per_second: 1250.0,
+            report_seconds: 1.0,
+            speed_spread: 0.2,
+            speed_seconds: 10.0,
+        }
+    }
+}
+
+impl Config {
+    /// From the text of a file.
+    ///
+    /// # Errors
+    /// One line that says what is wrong, with the key.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let config: Self = basic_toml::from_str(text).map_err(|why| why.to_string().replace('\n', " "))?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// With another seed, or another number of runs of failures.
+    ///
+    /// # Errors
+    /// One line, when that is too much.
+    pub fn with(mut self, seed: Option<u64>, runs: Option<u32>) -> Result<Self, String> {
+        self.seed = seed.unwrap_or(self.seed);
+        if let (Some(failures), Some(runs)) = (&mut self.failures, runs) {
+            failures.runs = runs;
+        }
+        self.check()?;
+        Ok(self)
+    }
+
+    /// Stores at the beginning.
+    pub fn stores(&self) -> u64 {
+        let Cluster { networks, rows, cabinets, stores, .. } = self.cluster;
+        [networks, rows, cabinets, stores].into_iter().fold(1u64, |all, each| all.saturating_mul(each.into()))
+    }
+
+    fn check(&self) -> Checked {
+        self.check_cluster()?;
+        let Volume { k, m, sets, chunk, domain_level, scoring, placers, .. } = &self.volume;
+        whole("volume.k", (*k).into(), 1, MAX_WIDTH)?;
+        whole("volume.m", (*m).into(), 0, MAX_WIDTH)?;
+        let width = u64::from(k + m);
+        whole("the width k + m", width, 1, MAX_WIDTH)?;
+        whole("volume.sets", *sets, 1, MAX_CHUNKS / width)?;
+        whole("volume.chunk", chunk.0, 1 << 12, 1 << 40)?;
+        whole("volume.domain_level", (*domain_level).into(), 1, 4)?;
+        whole("volume.placers", (*placers).into(), 1, 64)?;
+        if scoring.is_some_and(|scoring| !scoring.is_sound()) {
+            return Err("volume.scoring: weights are from 0 to 1000, tau is from 0 to 0.95, a + b is above 0".into());
+        }
+        if width > self.stores() {
+            return Err(format!("a set of {width} chunks does not fit on {} stores", self.stores()));
+        }
+        self.check_growth()?;
+        if let Some(failures) = &self.failures {
+            failures.check(self.most_stores())?;
+        }
+        self.workload.as_ref().map_or(Ok(()), Workload::check)
+    }
+
+    fn check_cluster(&self) -> Checked {
+        let Cluster { networks, rows, cabinets, stores, disk, .. } = &self.cluster;
+        for (name, count) in [("networks", networks), ("rows", rows), ("cabinets", cabinets), ("stores", stores)] {
+            whole(&format!("cluster.{name}"), (*count).into(), 1, MAX_STORES)?;
+        }
+        whole("the number of stores", self.stores(), 1, MAX_STORES)?;
+        whole("cluster.disk", disk.0, 1 << 20, 1 << 60)?;
+        let cluster = &self.cluster;
+        for (name, speed) in [
+            ("disk_mb_per_second", cluster.disk_mb_per_second),
+            ("link_mb_per_second", cluster.link_mb_per_second),
+            ("processor_mb_per_second", cluster.processor_mb_per_second),
+        ] {
+            between(&format!("cluster.{name}"), speed, 1e-3, 1e9)?;
+        }
+        whole("the number of classes", self.class.len() as u64, 0, 100)?;
+        for class in &self.class {
+            between("class.part", class.part, 0.0, 1.0)?;
+            whole("class.disk", class.disk.map_or(1 << 20, |disk| disk.0), 1 << 20, 1 << 60)?;
+            let speeds = [class.disk_mb_per_second, class.link_mb_per_second, class.processor_mb_per_second];
+            for speed in speeds.into_iter().flatten() {
+                between("the MB a second of a class", speed, 1e-3, 1e9)?;
+            }
+        }
+        between("the parts of all classes together", self.class.iter().map(|class| class.part).sum(), 0.0, 1.0)
+    }
+
+    /// Stores at the end of all growth, also those that left.
+    pub fn most_stores(&self) -> u64 {
+        self.growth.iter().fold(self.stores(), |all, step| all.saturating_add(step.add_stores.into()))
+    }
+
+    fn check_growth(&self) -> Checked {
+        whole("the steps of growth", self.growth.len() as u64, 0, 100)?;
+        for step in &self.growth {
+            if (step.add_stores == 0) == step.drain.is_none() {
+                return Err("growth: a step has one of add_stores and drain".into());
+            }
+            whole("growth.disk", step.disk.map_or(1 << 20, |disk| disk.0), 1 << 20, 1 << 60)?;
+            between("growth.limit_mb_per_second", step.limit_mb_per_second, 1e-3, 1e9)?;
+        }
+        whole("the number of stores after growth", self.most_stores(), 1, MAX_STORES)
+    }
+}
+
+impl Failures {
+    fn check(&self, stores: u64) -> Checked {
+        whole("failures.years", self.years.into(), 1, 1000)?;
+        whole("failures.runs", self.runs.into(), 1, 10_000)?;
+        at_least("failures.server_mtbf_years", self.server_mtbf_years)?;
+        at_least("failures.cabinet_mtbf_years", self.cabinet_mtbf_years)?;
+        between("failures.replace_hours", self.replace_hours, 0.0, 1e6)?;
+        let never = self.rebalance_days == 0.0;
+        between("failures.rebalance_days", if never { 1.0 } else { self.rebalance_days }, 0.01, 1e5)?;
+        between("failures.cabinet_hours", self.cabinet_hours, 0.0, 1e6)?;
+        between("failures.correlated_per_year", self.correlated_per_year, 0.0, 1e4)?;
+        whole("failures.correlated_stores", self.correlated_stores.into(), 1, stores)?;
+        between("failures.latent_errors_per_tb_year", self.latent_errors_per_tb_year, 0.0, 1e4)?;
+        between("failures.scrub_days", self.scrub_days, 0.0, 1e5)?;
+        between("failures.detection_minutes", self.detection_minutes, 0.0, 1e6)?;
+        between("failures.repair_share", self.repair_share, 1e-6, 1.0)?;
+        whole("failures.repairs_at_a_time", self.repairs_at_a_time.into(), 0, 1_000_000)?;
+        let rate = |mtbf: f64| if mtbf > 0.0 { stores as f64 / mtbf } else { 0.0 };
+        let correlated = self.correlated_per_year * f64::from(self.correlated_stores);
+        let in_a_year = rate(self.server_mtbf_years) + rate(self.cabinet_mtbf_years) + correlated;
+        if in_a_year * f64::from(self.years) > MAX_FAILURES {
+            return Err(format!("failures: more than {MAX_FAILURES} in a run; choose fewer years or rarer failures"));
+        }
+        Ok(())
+    }
+}
+
+impl Workload {
+    fn check(&self) -> Checked {
+        whole("workload.clients", self.clients.into(), 1, 10_000)?;
+        whole("workload.writers", self.writers.into(), 1, 1000)?;
+        whole("workload.clients times writers", u64::from(self.clients) * u64::from(self.writers), 1, 100_000)?;
+        between("workload.second_writer_part", self.second_writer_part, 0.0, 1.0)?;
+        whole("workload.record", self.record.0, 1 << 12, 1 << 40)?;
+        between("workload.read_share", self.read_share, 0.0, 1.0)?;
+        between("workload.seconds", self.seconds, 1.0, 1e5)?;
+        between("workload.link_mb_per_second", self.link_mb_per_second, 1e-3, 1e9)?;
+        between("workload.report_seconds", self.report_seconds, 0.1, 1e5)?;
+        between("workload.speed_spread", self.speed_spread, 0.0, 1.0)?;
+        between("workload.speed_seconds", self.speed_seconds, 0.1, 1e6)
+    }
+}
+
+#[cfg(test)]
+mod tests;
