@@ -27,6 +27,15 @@ pub fn size(count: u64) -> String {
     if count.trailing_zeros() >= 10 * units { shown.replace(".0 ", " ") } else { shown }
 }
 
+/// The nearest number with so many significant digits, at least one. It is the one that is shown
+/// with these digits and no others.
+pub fn rounded(value: f64, digits: usize) -> f64 {
+    if !value.is_finite() {
+        return value;
+    }
+    format!("{value:.*e}", digits.max(1) - 1).parse().expect("a number in exponential form is a number")
+}
+
 /// A time in UTC, as `2024-02-29 12:00:00`, from seconds since 1970 (days to date after Howard
 /// Hinnant's civil_from_days).
 pub fn date(seconds: i64) -> String {
@@ -49,6 +58,17 @@ mod tests {
     fn lengths_have_the_unit_that_suits_them() {
         let shown = [0, 1023, 1024, 1 << 20, 5 << 29, u64::MAX].map(super::bytes);
         assert_eq!(shown, ["0 B", "1023 B", "1.0 KiB", "1.0 MiB", "2.5 GiB", "16.0 EiB"]);
+    }
+
+    #[test]
+    fn numbers_keep_the_digits_that_count() {
+        let shown = |value: f64, digits| super::rounded(value, digits).to_string();
+        let small = [0.000_428_333_3, -0.012_351, 0.999_6, 2e-9 / 3.0].map(|value| shown(value, 3));
+        assert_eq!(small, ["0.000428", "-0.0124", "1", "0.000000000667"]);
+        let large = [123_456.789, 10_800.0, 1e17 / 3.0].map(|value| shown(value, 6));
+        assert_eq!(large, ["123457", "10800", "33333300000000000"]);
+        assert_eq!([0.0, f64::INFINITY].map(|value| shown(value, 3)), ["0", "inf"]);
+        assert_eq!(shown(0.16, 0), "0.2");
     }
 
     #[test]

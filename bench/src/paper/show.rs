@@ -136,8 +136,8 @@ fn wide(report: &Report, shape: &str) -> Table {
         title: format!("{shape} from one directory to others"),
         how: format!(
             "{} of user data. T_ec: coding on one core from memory, each library in the same run. T_io: reading the \
-             data and writing all chunks, synced, the same for all. The job is their sum, as in the study. Energy is \
-             modelled: {}.",
+             data and writing all chunks, synced, the same for all. The job is their sum, as in the study's \
+             equation. Energy is modelled: {}.",
             bytes(chosen.first().map_or(0, |row| row.bytes)),
             Model::default().describe()
         ),

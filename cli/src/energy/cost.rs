@@ -9,6 +9,7 @@ use plan::energy::{
     Coding, Cost, JOULES_PER_KWH, Overlap, Profile, Storing, project, published_coded, published_copies, site_bytes,
 };
 use plan::sizes;
+use plan::words::rounded;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -135,8 +136,11 @@ fn answer(profile: &Profile, coding: &Coding, bytes: f64, arguments: &Arguments)
 }
 
 fn of(cost: &Cost, published: f64) -> Value {
-    json!({ "cost": cost, "money_as_the_study_counts": published })
+    json!({ "cost": cost.rounded(DIGITS), "money_as_the_study_counts": rounded(published, DIGITS) })
 }
+
+/// The significant digits of figures in JSON. Rates and powers are not known better.
+const DIGITS: usize = 6;
 
 fn text(profile: &Profile, coding: &Coding, answer: &Answer, arguments: &Arguments) -> Outcome {
     let (coded, copied) = (&answer.coded, &answer.copied);
@@ -153,8 +157,8 @@ fn text(profile: &Profile, coding: &Coding, answer: &Answer, arguments: &Argumen
     );
     show::text(format_args!("{} {} a kWh; {way}\n", arguments.price, arguments.currency))?;
     let line = |name: &str, coded: &str, copied: &str| show::text(format_args!("{name:<22} {coded:>16} {copied:>16}"));
-    let kwh = |joules: f64| format!("{} kWh", plain(joules / JOULES_PER_KWH));
-    let money = |money: f64| format!("{} {}", plain(money), arguments.currency);
+    let kwh = |joules: f64| format!("{} kWh", significant(joules / JOULES_PER_KWH));
+    let money = |money: f64| format!("{} {}", significant(money), arguments.currency);
     line("", &coding.code, &format!("{} copies", arguments.copies))?;
     line("stored", &decimal(coded.stored_bytes), &decimal(copied.stored_bytes))?;
     line("machine time", &time(coded.times.total_seconds), &time(copied.times.total_seconds))?;
@@ -166,6 +170,11 @@ fn text(profile: &Profile, coding: &Coding, answer: &Answer, arguments: &Argumen
     line("  coding", &kwh(coded.split.coding_joules), &kwh(copied.split.coding_joules))?;
     line("cost", &money(coded.money), &money(copied.money))?;
     line("  as the study counts", &money(answer.published_coded), &money(answer.published_copies))
+}
+
+/// A number that may be small: three significant digits, or all digits before the point.
+fn significant(value: f64) -> String {
+    if value.abs() < 1.0 { rounded(value, 3).to_string() } else { plain(value) }
 }
 
 /// Bytes in units of a thousand, as the study and makers of disks count.
@@ -183,6 +192,12 @@ fn decimal(bytes: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn small_costs_keep_their_digits() {
+        let shown = [0.0, 0.000_428_333, 0.034_999, 1.5, 56.78, 10_800.0].map(significant);
+        assert_eq!(shown, ["0", "0.000428", "0.035", "1.50", "56.8", "10,800"]);
+    }
 
     #[test]
     fn sizes_go_up_to_exabytes() {

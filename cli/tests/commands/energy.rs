@@ -61,6 +61,24 @@ fn a_site_pays_what_the_formulas_say() {
 }
 
 #[test]
+fn a_small_data_set_costs_more_than_zero() {
+    let scratch = Scratch::new(0);
+    let profile = scratch.path.join("profile.json");
+    fs::write(&profile, PROFILE).unwrap();
+    let cost = |more: &[&str]| run(weft().args(["energy", "cost", "--profile"]).arg(&profile).args(more));
+    // 40 GB read and 60 written are 50 GB at 500 MB/s: 100 s. Coding takes 40 s.
+    let text = String::from_utf8(cost(&["--size", "40GB"]).good()).unwrap();
+    let rows = ["0.004 kWh", "0.0035 kWh", "0.000278 kWh", "0.000222 kWh", "0.000428 USD"];
+    assert!(rows.iter().all(|row| text.contains(row)) && !text.contains("0.00 "), "{text}");
+
+    let coded = &cost(&["--size", "40000000003", "--json"]).json()["coded"];
+    assert_eq!(coded["cost"]["stored_bytes"], 60_000_000_005.0);
+    let figures = [&coded["cost"]["kwh"], &coded["cost"]["money"], &coded["money_as_the_study_counts"]];
+    assert_eq!(figures.map(|figure| figure.as_f64().unwrap()), [0.004, 0.000_428, 0.000_642]);
+    assert_eq!(coded["cost"]["split"]["io_joules"], 1000.0);
+}
+
+#[test]
 fn calibration_writes_a_profile_that_says_what_was_not_measured() {
     let scratch = Scratch::new(0);
     let profile = scratch.path.join("profile.json");

@@ -2,6 +2,7 @@
 //! years, coded and as copies.
 
 use super::{Coding, JOULES_PER_KWH, Profile, Split, Times, total};
+use crate::words::rounded;
 use serde::{Deserialize, Serialize};
 
 /// How data is stored.
@@ -47,6 +48,30 @@ pub struct Cost {
     pub kwh: f64,
     /// At the price.
     pub money: f64,
+}
+
+impl Cost {
+    /// With whole bytes, and everything else with so many significant digits.
+    pub fn rounded(self, digits: usize) -> Self {
+        let Self { user_bytes, stored_bytes, times, split, kwh, money } = self;
+        let round = |value| rounded(value, digits);
+        Self {
+            user_bytes: user_bytes.round(),
+            stored_bytes: stored_bytes.round(),
+            times: Times {
+                total_seconds: round(times.total_seconds),
+                io_seconds: round(times.io_seconds),
+                coding_seconds: round(times.coding_seconds),
+            },
+            split: Split {
+                idle_joules: round(split.idle_joules),
+                io_joules: round(split.io_joules),
+                coding_joules: round(split.coding_joules),
+            },
+            kwh: round(kwh),
+            money: round(money),
+        }
+    }
 }
 
 /// What a site makes: `bytes_per_month`, for `months` months.
