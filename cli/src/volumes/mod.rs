@@ -5,6 +5,7 @@
 
 mod address;
 pub mod archive;
+mod bench_lab;
 pub mod create;
 pub mod demo;
 pub mod files;

@@ -7,8 +7,6 @@
 
 mod arguments;
 mod experiment;
-mod net;
-mod stage;
 mod stream_table;
 mod streams;
 mod table;
@@ -16,12 +14,11 @@ mod table;
 pub use arguments::Arguments;
 
 use crate::failure::{Failure, Outcome};
+use crate::volumes::bench_lab::{Lab, Setup, Stage, WRITE_COST};
 use crate::{interrupt, output, show};
 use arguments::{QUICK_SIZES, QUICK_STREAM_BYTES};
-use net::{DIRECTORY, Lab};
 use plan::cost::Link;
 use plan::cost::measured::{KIND, Measurement, VERSION};
-use stage::{Setup, Stage};
 use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -40,7 +37,7 @@ struct Run<'a> {
 impl Run<'_> {
     /// A new stage.
     fn stage<'a>(&mut self, setup: &Setup, lab: Option<&'a Lab>) -> Result<Stage<'a>, Failure> {
-        let place = self.parent.join(format!("{DIRECTORY}{}-{}", std::process::id(), self.stages));
+        let place = self.parent.join(format!("{WRITE_COST}{}-{}", std::process::id(), self.stages));
         self.stages += 1;
         Stage::set(&place, setup, lab)
     }

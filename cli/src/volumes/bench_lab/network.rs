@@ -1,16 +1,11 @@
 //! A network between the processes of a run: network namespaces of this machine, and limits of
 //! their links. It takes root, and the programs `ip` and `tc`.
 
-mod commands;
-mod left;
-mod tool;
-
-pub use left::DIRECTORY;
-
+use super::commands::{self, Limit, Step};
+use super::left::Run;
+use super::tool::tool;
 use crate::failure::Failure;
 use crate::model::speed::Speed;
-use commands::{Limit, Step};
-use left::Run;
 use plan::cost::measured::Network;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
@@ -20,7 +15,6 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use tool::tool;
 
 /// The machine of the mount; that of the metadata server; the first of a store.
 pub const CLIENT: usize = 0;
@@ -36,11 +30,15 @@ const BURSTS: [u64; 4] = [20, 50, 100, 200];
 /// How long a connection is not measured, as it becomes faster, and how long it is.
 const BEGINNING: Duration = Duration::from_millis(150);
 const MEASURED: Duration = Duration::from_millis(400);
+/// The burst of links that are limited without a measurement, in microseconds of the link's time:
+/// what comes in stripes does not notice it.
+const LONG_BURST: u64 = 5000;
 
 /// Machines, joined by a network.
 pub struct Lab {
     machines: usize,
-    limited: bool,
+    /// Those with a limit.
+    limited: Vec<usize>,
     latency: Duration,
     delayed: bool,
     /// Without a limit.
@@ -63,7 +61,7 @@ impl Lab {
             |why| Failure::Other(format!("--net needs network namespaces, and this is not possible here: {why}"));
         let run = Run::begin(parent).map_err(impossible)?;
         let mut lab =
-            Self { machines: STORES + stores as usize, limited: false, latency, delayed: false, plain: 0.0, run };
+            Self { machines: STORES + stores as usize, limited: Vec::new(), latency, delayed: false, plain: 0.0, run };
         lab.take(commands::build(lab.run.number, lab.machines)).map_err(impossible)?;
         lab.plain = lab.carried().map_err(impossible)?;
         Ok(lab)
@@ -115,18 +113,30 @@ impl Lab {
         }
     }
 
+    /// Limits the link of each store to so many bits a second. The machines of clients and of the
+    /// metadata server have no limit.
+    pub fn limit_stores(&mut self, bits_per_second: &[f64]) -> Result<(), Failure> {
+        let limits =
+            (STORES..self.machines).zip(bits_per_second).map(|(machine, &bits)| (machine, Limit::of(bits, LONG_BURST)));
+        self.apply_each(limits.collect())
+    }
+
     fn apply(&mut self, limit: Limit) -> Result<(), Failure> {
+        self.apply_each((0..self.machines).map(|machine| (machine, limit)).collect())
+    }
+
+    fn apply_each(&mut self, limits: Vec<(usize, Limit)>) -> Result<(), Failure> {
         self.unlimit()?;
         self.delay()?;
-        self.limited = true;
-        self.take(commands::limit(self.run.number, self.machines, limit, self.delayed))
+        self.limited = limits.iter().map(|(machine, _)| *machine).collect();
+        self.take(commands::limit(self.run.number, limits, self.delayed))
             .map_err(|why| Failure::Other(format!("the links cannot be limited here (tbf): {why}")))
     }
 
     fn unlimit(&mut self) -> Result<(), Failure> {
         let (limited, delayed) = (std::mem::take(&mut self.limited), std::mem::take(&mut self.delayed));
-        if limited || delayed {
-            self.take(commands::unlimit(self.run.number, self.machines, limited))?;
+        if delayed || !limited.is_empty() {
+            self.take(commands::unlimit(self.run.number, self.machines, &limited, delayed))?;
         }
         Ok(())
     }
