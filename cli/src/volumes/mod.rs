@@ -21,6 +21,7 @@ mod mounts;
 mod open;
 mod paths;
 pub mod placement;
+pub mod placement_bench;
 mod post;
 pub mod processes;
 pub mod rebalance;

@@ -51,6 +51,12 @@ impl Groups {
         Ok(groups)
     }
 
+    /// Removes them. Their processes have ended.
+    pub fn clear(&mut self) {
+        self.places.clear();
+        remove(self.run);
+    }
+
     /// Puts processes into the groups, one into each.
     pub fn take(&self, processes: impl Iterator<Item = u32>) -> Result<(), Failure> {
         for (group, process) in self.places.iter().zip(processes) {

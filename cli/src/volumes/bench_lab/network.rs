@@ -47,18 +47,18 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// A machine for the client, the metadata server and each store.
-    pub fn build(parent: &Path, stores: u32, latency: Duration) -> Result<Self, Failure> {
+    /// A machine for the client, the metadata server and each store, for the option of that name.
+    pub fn build(parent: &Path, stores: u32, latency: Duration, option: &str) -> Result<Self, Failure> {
         if !rustix::process::geteuid().is_root() {
-            return Err(Failure::Other("--net takes root: it makes network namespaces".into()));
+            return Err(Failure::Other(format!("{option} takes root: it makes network namespaces")));
         }
         for program in ["ip", "tc"] {
             if let Err(why) = Command::new(program).arg("-V").output() {
-                return Err(Failure::Other(format!("--net takes the program {program} (iproute2): {why}")));
+                return Err(Failure::Other(format!("{option} takes the program {program} (iproute2): {why}")));
             }
         }
         let impossible =
-            |why| Failure::Other(format!("--net needs network namespaces, and this is not possible here: {why}"));
+            |why| Failure::Other(format!("{option} needs network namespaces, and this is not possible here: {why}"));
         let run = Run::begin(parent).map_err(impossible)?;
         let mut lab =
             Self { machines: STORES + stores as usize, limited: Vec::new(), latency, delayed: false, plain: 0.0, run };
