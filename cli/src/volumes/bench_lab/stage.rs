@@ -192,7 +192,9 @@ impl<'a> Stage<'a> {
     /// Runs a command of this program in the place; returns what it printed. A status that needs
     /// attention is no failure.
     fn run(&self, arguments: &[&str]) -> Result<String, Failure> {
-        let failed = |why: &dyn std::fmt::Display| Failure::Other(format!("weft {}: {why}", arguments.join(" ")));
+        // The words after these are long lists.
+        let begin = arguments[..arguments.len().min(2)].join(" ");
+        let failed = |why: &dyn std::fmt::Display| Failure::Other(format!("weft {begin}: {why}"));
         let program = std::env::current_exe().map_err(|why| failed(&why))?;
         let done =
             Command::new(program).args(arguments).current_dir(&self.place).output().map_err(|why| failed(&why))?;

@@ -71,7 +71,7 @@ pub struct Arguments {
     #[arg(long, value_name = "SIZE", default_value = "25M", value_parser = sizes::bytes)]
     pub speed: u64,
     /// The greatest length of a chunk: the shorter, the more sets are placed
-    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = sizes::length::<u32>)]
+    #[arg(long, value_name = "SIZE", default_value = "2MiB", value_parser = sizes::length::<u32>)]
     pub chunk_bytes: u32,
     /// Where to create the temporary directory with everything [default: that of the system]
     #[arg(long, value_name = "DIR")]
