@@ -1,12 +1,14 @@
 //! What holds the stores to their speeds.
 
 use super::arguments::Arguments;
-use crate::failure::Failure;
+use crate::failure::{Failure, Outcome};
 use crate::show;
-use crate::volumes::bench_lab::{Groups, Lab, Limited, Run, Stage};
+use crate::volumes::bench_lab::{Groups, Lab, Limited, Run};
 use bench::placement::{Held, How};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::Duration;
+use volume::lock;
 
 /// The part of this machine's processors that all stores have together, where processors limit.
 const STORES_PART: f64 = 0.5;
@@ -26,7 +28,7 @@ enum Kind {
     /// Stores are in namespaces, and their links are limited.
     Net(Box<Lab>),
     /// Stores are in control groups, those of the scenario now.
-    Groups(Groups, Run),
+    Groups(Mutex<Groups>, Run),
     /// Nothing does.
     Free { _run: Run, why: String },
 }
@@ -44,7 +46,7 @@ impl Hold {
             Some(How::Net) => (Kind::Net(lab()?), Some(held(How::Net))),
             Some(how) => {
                 let run = Run::begin(parent)?;
-                (Kind::Groups(Groups::make(&run, parent, &[])?, run), Some(held(how)))
+                (Kind::Groups(Mutex::new(Groups::make(&run, parent, &[])?), run), Some(held(how)))
             }
             None => match lab() {
                 Ok(lab) => (Kind::Net(lab), Some(held(How::Net))),
@@ -75,19 +77,32 @@ impl Hold {
         }
     }
 
-    /// From now on this many stores are slowed.
-    pub fn set(&mut self, slowed: u32) -> Result<(), Failure> {
-        let Some(Held { how, to }) = self.held else { return Ok(()) };
-        let speeds: Vec<f64> =
-            (0..self.stores).map(|store| if store < slowed { to * self.slow_to } else { to }).collect();
-        match &mut self.kind {
-            Kind::Net(lab) => lab.limit_stores(&speeds.iter().map(|bytes| 8.0 * bytes).collect::<Vec<_>>()),
-            Kind::Groups(groups, run) => {
-                groups.clear();
-                let limit = |&to: &f64| if how == How::Cpu { Limited::Processor(to) } else { Limited::Disk(to) };
-                let limits: Vec<Limited> = speeds.iter().map(limit).collect();
-                *groups = Groups::make(run, &self.parent, &limits)?;
+    /// Makes ready for a new cluster. Nothing is limited yet: to create a volume over slow links
+    /// takes longer than all that is measured.
+    pub fn make_ready(&self) -> Outcome {
+        match &self.kind {
+            Kind::Net(lab) => lab.unlimit(),
+            Kind::Groups(groups, _) => {
+                lock(groups).clear();
                 Ok(())
+            }
+            Kind::Free { .. } => Ok(()),
+        }
+    }
+
+    /// From now on the stores of a cluster, which are these processes, are held to their speeds, and
+    /// the first ones are slowed.
+    pub fn hold(&self, slowed: u32, processes: impl Iterator<Item = u32>) -> Outcome {
+        let Some(Held { how, to }) = self.held else { return Ok(()) };
+        let speed = |store: u32| if store < slowed { to * self.slow_to } else { to };
+        let speeds = (0..self.stores).map(speed);
+        match &self.kind {
+            Kind::Net(lab) => lab.limit_stores(&speeds.map(|bytes| 8.0 * bytes).collect::<Vec<_>>()),
+            Kind::Groups(groups, run) => {
+                let limit = |to: f64| if how == How::Cpu { Limited::Processor(to) } else { Limited::Disk(to) };
+                let mut groups = lock(groups);
+                *groups = Groups::make(run, &self.parent, &speeds.map(limit).collect::<Vec<_>>())?;
+                groups.take(processes)
             }
             Kind::Free { .. } => Ok(()),
         }
@@ -101,13 +116,5 @@ impl Hold {
     /// The network that servers and clients are on, if not loopback.
     pub fn lab(&self) -> Option<&Lab> {
         if let Kind::Net(lab) = &self.kind { Some(lab) } else { None }
-    }
-
-    /// Holds stores that have just started.
-    pub fn take(&self, stage: &Stage<'_>) -> Result<(), Failure> {
-        match &self.kind {
-            Kind::Groups(groups, _) => groups.take(stage.store_processes()),
-            _ => Ok(()),
-        }
     }
 }

@@ -52,7 +52,7 @@ fn measure(arguments: &Arguments, control: &Control, watched: bool) -> Result<Me
     let Sizes { seconds, rounds } = arguments.sizes();
     let parent = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
     std::fs::create_dir_all(&parent).map_err(|why| Failure::Other(format!("{}: {why}", volume::Shown(&parent))))?;
-    let mut hold = Hold::begin(arguments, &parent)?;
+    let hold = Hold::begin(arguments, &parent)?;
     let slowed = hold.slowed(arguments)?;
     let scenario = |load, slowed| {
         let reached = |&policy| Reached { policy, rounds: Vec::new() };
@@ -64,14 +64,14 @@ fn measure(arguments: &Arguments, control: &Control, watched: bool) -> Result<Me
     let mut stages = 0;
     for number in 1..=rounds {
         for scenario in &mut scenarios {
-            hold.set(scenario.slowed)?;
             for reached in &mut scenario.policies {
                 control.go_on().map_err(Failure::Work)?;
                 if watched {
                     let (load, slowed) = (scenario.load, scenario.slowed);
                     eprintln!("round {number} of {rounds}, {load}, {slowed} slowed, {}", reached.policy);
                 }
-                let setup = round::Setup { policy: reached.policy, load: scenario.load, seconds, number: stages };
+                let (policy, load, slowed) = (reached.policy, scenario.load, scenario.slowed);
+                let setup = round::Setup { policy, load, slowed, seconds, number: stages };
                 reached.rounds.push(round::run(arguments, &setup, &hold, control)?);
                 stages += 1;
             }

@@ -15,6 +15,8 @@ use volume::Control;
 pub struct Setup {
     pub policy: PolicyName,
     pub load: Load,
+    /// How many stores are slowed.
+    pub slowed: u32,
     pub seconds: f64,
     /// Another one for each round.
     pub number: u32,
@@ -40,14 +42,15 @@ pub fn run(arguments: &Arguments, setup: &Setup, hold: &Hold, control: &Control)
         master: None,
     };
     let place = hold.place().join(format!("{PLACEMENT}{}-{}", std::process::id(), setup.number));
+    hold.make_ready()?;
     let stage = Stage::set(&place, &cluster, hold.lab())?;
-    hold.take(&stage)?;
     let client = |number: u32| {
         // The second half of the clients has two, so that a single client has one.
         let has_two = setup.load == Load::Unbalanced && number >= arguments.clients.div_ceil(2);
         Writer::start(&stage, hold.lab(), number, if has_two { 2 } else { 1 }, setup.seconds)
     };
     let mut writers: Vec<Writer> = (0..arguments.clients).map(client).collect::<Result<_, _>>()?;
+    hold.hold(setup.slowed, stage.store_processes())?;
     writers.iter_mut().try_for_each(Writer::go)?;
     let (mut bytes, mut seconds) = (0, 0.0f64);
     for writer in writers {

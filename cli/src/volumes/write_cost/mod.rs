@@ -124,7 +124,7 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
         (0..rounds).try_for_each(|_| run.measure(&mut result, None, None))?;
     } else {
         let latency = Duration::from_micros(arguments.latency.unwrap_or(0).into());
-        let mut lab = Lab::build(&parent, arguments.stores, latency, "--net")?;
+        let lab = Lab::build(&parent, arguments.stores, latency, "--net")?;
         for round in 0..rounds {
             for (number, &speed) in arguments.net.iter().enumerate() {
                 control.go_on().map_err(Failure::Work)?;
