@@ -88,6 +88,8 @@ pub struct Measurement {
     pub seconds: f64,
     /// The greatest length of a chunk, in bytes.
     pub chunk_bytes: u64,
+    /// User data of a stripe at most, in bytes.
+    pub stripe_bytes: u64,
     /// What every store is held to; None where nothing limits them.
     pub held: Option<Held>,
     /// The part of that which a slowed store has.

@@ -32,6 +32,7 @@ fn fixed() -> Measurement {
         clients: 2,
         seconds: 2.0,
         chunk_bytes: 1 << 20,
+        stripe_bytes: 1 << 19,
         held: Some(Held { how: How::Net, to: 25e6 }),
         slow_to: 0.25,
         scenarios: vec![slowed],

@@ -32,11 +32,12 @@ pub fn lab(result: &Measurement) -> String {
     let disks =
         if result.disks > 1 { format!(" of {}", count(result.disks as usize, "target")) } else { String::new() };
     format!(
-        "{}{disks}, {}, {}, chunks of {}, {} of writing; {}",
+        "{}{disks}, {}, {}, chunks of {}, stripes of {}, {} of writing; {}",
         count(result.stores as usize, "store"),
         result.code,
         count(result.clients as usize, "client"),
         size(result.chunk_bytes),
+        size(result.stripe_bytes),
         count_seconds(result.seconds),
         held(result.held)
     )

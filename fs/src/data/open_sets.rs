@@ -86,6 +86,12 @@ impl Store {
         for Open { writer, load } in open.iter() {
             writer.layout().places.iter().flatten().for_each(|id| *waiting.entry(*id).or_default() += load.on_way());
         }
+        // A stripe that waits for a slow target is no work for the others, which have it. Where a
+        // Master distributes stripes, nobody here knows who has what.
+        let queued = |id: &TargetId| self.targets.queued(*id) as u64 * self.full_stripe() as u64;
+        if waiting.keys().any(|id| queued(id) > 0) {
+            waiting.iter_mut().for_each(|(id, bytes)| *bytes = queued(id).min(*bytes));
+        }
         // A stripe is there when the last of its targets has it.
         let on_way = |open: &Open| {
             let places = open.writer.layout().places.iter().flatten();

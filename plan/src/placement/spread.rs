@@ -24,12 +24,13 @@ impl Policy for Spread<'_> {
             // One with half the space has half the chunks.
             let most = view.targets.iter().map(|target| target.free).max().unwrap_or(1).max(1);
             let scores = self.policy.scores(view);
-            // A busy one comes later: with a quarter of a share, where others have three chunks.
-            let waits =
-                |index: usize| scores.as_ref().map_or(0.0, |all| (1.0 / all[index].share - 1.0).max(0.0).floor());
+            // A busy one comes later: with a quarter of a share, its first chunk where others have
+            // their fourth, and its second where they have their eighth. Sets on it stay open for
+            // longer, so they would soon be most of those of the writer.
+            let times = |index: usize| scores.as_ref().map_or(1.0, |all| (1.0 / all[index].share).floor().max(1.0));
             let crowd = |index: &usize| {
                 let target = &view.targets[*index];
-                (chunks(target.id) as f64 + waits(*index)) * (most as f64 / target.free.max(1) as f64)
+                ((chunks(target.id) + 1) as f64 * times(*index) - 1.0) * (most as f64 / target.free.max(1) as f64)
             };
             ranked.sort_by(|a, b| crowd(a).total_cmp(&crowd(b)));
         }

@@ -38,13 +38,22 @@ pub struct Limit {
     pub bits_per_second: f64,
     /// What an idle link lets through at once.
     pub burst_bytes: u64,
+    /// What waits at most; what comes beyond that is lost.
+    pub queue_bytes: u64,
 }
 
 impl Limit {
     /// With a burst of so many microseconds, and at least two frames.
     pub fn of(bits_per_second: f64, burst_microseconds: u64) -> Self {
         let burst = (bits_per_second / 8.0 * burst_microseconds as f64 / 1e6) as u64;
-        Self { bits_per_second, burst_bytes: burst.max(2 * FRAME) }
+        Self { bits_per_second, burst_bytes: burst.max(2 * FRAME), queue_bytes: QUEUE }
+    }
+
+    /// As a switch has it: bursts of 5 ms, and what waits for 50 ms is lost. A longer queue of bulk
+    /// data would let every small message of a slow link come seconds late.
+    pub fn switched(bits_per_second: f64) -> Self {
+        let queue = (bits_per_second / 8.0 * 0.05) as u64;
+        Self { queue_bytes: queue.max(100 * FRAME), ..Self::of(bits_per_second, 5000) }
     }
 }
 
@@ -98,8 +107,8 @@ pub fn build(run: u32, machines: usize) -> Vec<Step> {
 /// Limits what machines send and get: each of these by its limit.
 pub fn limit(run: u32, limits: impl IntoIterator<Item = (usize, Limit)>, delayed: bool) -> Vec<Step> {
     let limited = limits.into_iter().flat_map(|(machine, limit)| {
-        let (bits, burst) = (limit.bits_per_second as u64, limit.burst_bytes);
-        let what = format!("tbf rate {bits}bit burst {burst}b limit {QUEUE}b");
+        let (bits, burst, queue) = (limit.bits_per_second as u64, limit.burst_bytes, limit.queue_bytes);
+        let what = format!("tbf rate {bits}bit burst {burst}b limit {queue}b");
         links(run, machine).map(move |(namespace, device)| {
             // What is sent waits for the limit first, and then for the latency.
             let place = if delayed && device == WIRE { "parent 1:1" } else { "root" };
@@ -183,6 +192,9 @@ mod tests {
             ["tc -n weft-bench-7-hub qdisc delete dev port0 root", "tc -n weft-bench-7-0 qdisc delete dev wire root"]
         );
         assert_eq!(Limit::of(2e8, 50).burst_bytes, 3028, "two frames");
+        let switched = Limit::switched(2e8);
+        assert_eq!((switched.burst_bytes, switched.queue_bytes), (125_000, 1_250_000));
+        assert_eq!(Limit::switched(1e6).queue_bytes, 151_400, "some frames always wait");
     }
 
     #[test]

@@ -32,9 +32,6 @@ const BURSTS: [u64; 4] = [20, 50, 100, 200];
 /// How long a connection is not measured, as it becomes faster, and how long it is.
 const BEGINNING: Duration = Duration::from_millis(150);
 const MEASURED: Duration = Duration::from_millis(400);
-/// The burst of links that are limited without a measurement, in microseconds of the link's time:
-/// what comes in stripes does not notice it.
-const LONG_BURST: u64 = 5000;
 
 /// What limits the links now. A cluster on them goes on meanwhile.
 #[derive(Default)]
@@ -116,7 +113,7 @@ impl Lab {
     /// The same limit as before.
     pub fn limit_again(&self, network: &Network) -> Result<(), Failure> {
         match network.bits_per_second {
-            Some(bits_per_second) => self.apply(Limit { bits_per_second, burst_bytes: network.burst_bytes }),
+            Some(bits) => self.apply(Limit { burst_bytes: network.burst_bytes, ..Limit::of(bits, 0) }),
             None => self.unlimit().and_then(|()| self.delay()),
         }
     }
@@ -125,7 +122,7 @@ impl Lab {
     /// metadata server have no limit.
     pub fn limit_stores(&self, bits_per_second: &[f64]) -> Result<(), Failure> {
         let limits = (STORES..self.machines).zip(bits_per_second);
-        self.apply_each(limits.map(|(machine, &bits)| (machine, Limit::of(bits, LONG_BURST))).collect())
+        self.apply_each(limits.map(|(machine, &bits)| (machine, Limit::switched(bits))).collect())
     }
 
     fn apply(&self, limit: Limit) -> Result<(), Failure> {

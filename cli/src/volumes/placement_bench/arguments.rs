@@ -73,6 +73,10 @@ pub struct Arguments {
     /// The greatest length of a chunk: the shorter, the more sets are placed
     #[arg(long, value_name = "SIZE", default_value = "2MiB", value_parser = sizes::length::<u32>)]
     pub chunk_bytes: u32,
+    /// User data of a stripe at most: short, so that what waits at a slow store comes within the
+    /// second after which it is given up
+    #[arg(long, value_name = "SIZE", default_value = "512KiB", value_parser = sizes::length::<usize>)]
+    pub stripe_bytes: usize,
     /// Where to create the temporary directory with everything [default: that of the system]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,

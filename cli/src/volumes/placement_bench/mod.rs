@@ -23,7 +23,7 @@ use volume::Control;
 
 pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
     if let Some(volume) = &arguments.writer {
-        return writer::run(volume, arguments.writers, arguments.seconds.unwrap_or_default());
+        return writer::run(volume, arguments);
     }
     for file in arguments.files() {
         output::check(file, force)?;
@@ -90,6 +90,7 @@ fn measure(arguments: &Arguments, control: &Control, watched: bool) -> Result<Me
         clients: arguments.clients,
         seconds,
         chunk_bytes: arguments.chunk_bytes.into(),
+        stripe_bytes: arguments.stripe_bytes as u64,
         held: hold.held(),
         slow_to: arguments.slow_to,
         scenarios,

@@ -47,7 +47,7 @@ pub fn run(arguments: &Arguments, setup: &Setup, hold: &Hold, control: &Control)
     let client = |number: u32| {
         // The second half of the clients has two, so that a single client has one.
         let has_two = setup.load == Load::Unbalanced && number >= arguments.clients.div_ceil(2);
-        Writer::start(&stage, hold.lab(), number, if has_two { 2 } else { 1 }, setup.seconds)
+        Writer::start(&stage, hold.lab(), number, if has_two { 2 } else { 1 }, (setup.seconds, arguments.stripe_bytes))
     };
     let mut writers: Vec<Writer> = (0..arguments.clients).map(client).collect::<Result<_, _>>()?;
     hold.hold(setup.slowed, stage.store_processes())?;

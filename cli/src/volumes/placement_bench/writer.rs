@@ -1,9 +1,10 @@
 //! The clients of a bench: processes with a session each, that begin together and write for a
 //! while. Both sides of the pipe between them and the bench are here.
 
+use super::arguments::Arguments;
 use crate::failure::{Failure, Outcome};
 use crate::volumes::bench_lab::{Lab, Stage, inside};
-use crate::volumes::{Open, open};
+use crate::volumes::{Open, Writing, open_with};
 use fs::{FileKind, New, ROOT};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -41,14 +42,15 @@ impl Writer {
         lab: Option<&Lab>,
         number: u32,
         writers: u32,
-        seconds: f64,
+        (seconds, stripe_bytes): (f64, usize),
     ) -> Result<Self, Failure> {
         let failed = |why: std::io::Error| Failure::Other(format!("cannot start a client: {why}"));
         let program = std::env::current_exe().map_err(failed)?;
         let log = stage.place().join(format!("client{number}.err"));
         let mut command = Command::new(program);
         command.args(["bench", "placement", "--writer", stage.volume(), "--writers", &writers.to_string()]);
-        command.args(["--seconds", &seconds.to_string()]).current_dir(stage.place());
+        command.args(["--seconds", &seconds.to_string(), "--stripe-bytes", &stripe_bytes.to_string()]);
+        command.current_dir(stage.place());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(File::create(&log).map_err(failed)?);
         let mut process = inside(lab, || command.spawn().map_err(failed))?;
         let output = process.stdout.take().expect("it is a pipe");
@@ -93,8 +95,10 @@ impl Drop for Writer {
 }
 
 /// The client's side.
-pub fn run(volume: &Path, writers: u32, seconds: f64) -> Outcome {
-    let volume = open(volume, false)?;
+pub fn run(volume: &Path, arguments: &Arguments) -> Outcome {
+    let (writers, seconds) = (arguments.writers, arguments.seconds.unwrap_or_default());
+    let writing = Writing { stripe_bytes: Some(arguments.stripe_bytes), ..Writing::default() };
+    let volume = open_with(volume, false, &writing)?;
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let new = New { kind: FileKind::File, mode: 0o644, uid, gid, device: 0, link: Vec::new() };
     let file = |number: u32| {
