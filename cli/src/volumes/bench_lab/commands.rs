@@ -49,10 +49,10 @@ impl Limit {
         Self { bits_per_second, burst_bytes: burst.max(2 * FRAME), queue_bytes: QUEUE }
     }
 
-    /// As a switch has it: bursts of 5 ms, and what waits for 50 ms is lost. A longer queue of bulk
+    /// As a switch has it: bursts of 5 ms, and what waits for 200 ms is lost. A longer queue of bulk
     /// data would let every small message of a slow link come seconds late.
     pub fn switched(bits_per_second: f64) -> Self {
-        let queue = (bits_per_second / 8.0 * 0.05) as u64;
+        let queue = (bits_per_second / 8.0 * 0.2) as u64;
         Self { queue_bytes: queue.max(100 * FRAME), ..Self::of(bits_per_second, 5000) }
     }
 }
@@ -193,7 +193,7 @@ mod tests {
         );
         assert_eq!(Limit::of(2e8, 50).burst_bytes, 3028, "two frames");
         let switched = Limit::switched(2e8);
-        assert_eq!((switched.burst_bytes, switched.queue_bytes), (125_000, 1_250_000));
+        assert_eq!((switched.burst_bytes, switched.queue_bytes), (125_000, 5_000_000));
         assert_eq!(Limit::switched(1e6).queue_bytes, 151_400, "some frames always wait");
     }
 

@@ -15,9 +15,10 @@ const QUICK_SECONDS: f64 = 0.5;
 #[derive(Args)]
 #[command(after_help = "Examples:
   weft bench placement
-  # Longer, with the figures in files.
-  weft bench placement --seconds 15 --rounds 5 \\
-      --json-file result.json --html placement.html
+  # Both loads, for longer, with the figures in files.
+  weft bench placement --load balanced,unbalanced \\
+      --seconds 15 --rounds 5 --json-file result.json \\
+      --html placement.html
   # One question: two of eight stores at a quarter of
   # their speed, by load and in turns.
   weft bench placement --slow 2 --slow-to 1/4 \\
@@ -49,14 +50,14 @@ pub struct Arguments {
     /// How long the writers of a round write, before they sync [default: 4]
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub seconds: Option<f64>,
-    /// Rounds, in which everything takes its turn; medians count [default: 3]
+    /// Rounds, in which everything takes its turn; medians count [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
     /// Policies, in the order of their turns: adaptive, random, round-robin, crush, prime
     #[arg(long, value_name = "POLICY", value_delimiter = ',', default_value = "adaptive,random,round-robin,crush")]
     pub policies: Vec<PolicyName>,
     /// What clients write: balanced, unbalanced (half of them have a second writer)
-    #[arg(long, value_name = "LOAD", value_delimiter = ',', default_value = "balanced,unbalanced")]
+    #[arg(long, value_name = "LOAD", value_delimiter = ',', default_value = "balanced")]
     pub load: Vec<Load>,
     /// How many stores are slowed, each in turn [default: 0,2 where that is possible]
     #[arg(long, value_name = "N", value_delimiter = ',')]
@@ -131,7 +132,7 @@ impl Arguments {
     pub fn sizes(&self) -> Sizes {
         match self.quick {
             true => Sizes { seconds: QUICK_SECONDS, rounds: 1 },
-            false => Sizes { seconds: self.seconds.unwrap_or(4.0), rounds: self.rounds.unwrap_or(3) },
+            false => Sizes { seconds: self.seconds.unwrap_or(4.0), rounds: self.rounds.unwrap_or(2) },
         }
     }
 
