@@ -20,6 +20,7 @@ mod own;
 mod page;
 pub mod paper;
 mod peer;
+pub mod placement;
 mod report;
 mod results;
 mod subject;

@@ -23,6 +23,7 @@ enum What {
     /// File systems: the same workloads in several directories
     Fs(bench::fs::Args),
     WriteCost(Box<crate::volumes::write_cost::Arguments>),
+    Placement(Box<crate::volumes::placement_bench::Arguments>),
     /// The archive: the studies' experiments, scaled to this machine
     Archive(bench::paper::Args),
     Paper(crate::paper::Arguments),
@@ -49,6 +50,7 @@ pub fn run(arguments: Arguments, as_json: bool) -> Outcome {
         }
         What::Paper(arguments) => crate::paper::run(&arguments, force, as_json),
         What::WriteCost(arguments) => crate::volumes::write_cost::run(&arguments, force, as_json),
+        What::Placement(arguments) => crate::volumes::placement_bench::run(&arguments, force, as_json),
         What::Fs(mut fs) => {
             check([&fs.json_file], force)?;
             fs.json |= as_json;

@@ -5,6 +5,7 @@
 
 mod address;
 pub mod archive;
+mod bench_lab;
 pub mod create;
 pub mod demo;
 pub mod files;
@@ -22,6 +23,7 @@ mod mounts;
 mod open;
 mod paths;
 pub mod placement;
+pub mod placement_bench;
 pub mod processes;
 pub mod rebalance;
 pub mod remote;

@@ -22,6 +22,11 @@ impl Process {
         processor_seconds(&self.0.id().to_string())
     }
 
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+
     /// Waits until it ends by itself.
     pub fn wait(mut self) {
         let _ = self.0.wait();

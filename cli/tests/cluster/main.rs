@@ -20,6 +20,7 @@ mod names;
 mod network;
 mod partition;
 mod placement;
+mod placement_bench;
 mod privileges;
 #[path = "../commands/promptly.rs"]
 mod promptly;

@@ -86,6 +86,12 @@ impl Store {
         for Open { writer, load } in open.iter() {
             writer.layout().places.iter().flatten().for_each(|id| *waiting.entry(*id).or_default() += load.on_way());
         }
+        // A stripe that waits for a slow target is no work for the others, which have it. Where a
+        // Master distributes stripes, nobody here knows who has what.
+        let queued = |id: &TargetId| self.targets.queued(*id) as u64 * self.full_stripe() as u64;
+        if waiting.keys().any(|id| queued(id) > 0) {
+            waiting.iter_mut().for_each(|(id, bytes)| *bytes = queued(id).min(*bytes));
+        }
         // A stripe is there when the last of its targets has it.
         let on_way = |open: &Open| {
             let places = open.writer.layout().places.iter().flatten();
@@ -95,8 +101,10 @@ impl Store {
             open.iter().filter(|open| !open.writer.full()).map(|open| (on_way(open), open)).collect();
         let Some(least) = with_space.iter().map(|&(on_way, _)| on_way).min() else { return (None, true) };
         let is_small = (bytes as u64) < busy;
-        // In turns, each target gets as much of each set as the others. A late one makes way.
-        let may_be_next = |(on_way, _): &&(u64, &Open)| *on_way <= least + self.full_stripe() as u64;
+        // In turns, each target gets as much of each set as the others. A late one makes way: with
+        // more than one stripe on its way where another has none, a slow target would soon have all
+        // threads wait for it.
+        let may_be_next = |(on_way, _): &&(u64, &Open)| *on_way < least + self.full_stripe() as u64;
         // Another thread may sync in between.
         let since_sync = self.written.load(Ordering::Relaxed).saturating_sub(self.synced.load(Ordering::Relaxed));
         let stays = self.stripes_wanted() == 1 && since_sync < BYTES_BEFORE_TURNS;

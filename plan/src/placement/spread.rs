@@ -24,12 +24,13 @@ impl Policy for Spread<'_> {
             // One with half the space has half the chunks.
             let most = view.targets.iter().map(|target| target.free).max().unwrap_or(1).max(1);
             let scores = self.policy.scores(view);
-            // A busy one comes later: with a quarter of a share, where others have three chunks.
-            let waits =
-                |index: usize| scores.as_ref().map_or(0.0, |all| (1.0 / all[index].share - 1.0).max(0.0).floor());
+            // A busy one comes later: with a quarter of a share, its first chunk where others have
+            // their fourth, and its second where they have their eighth. Sets on it stay open for
+            // longer, so they would soon be most of those of the writer.
+            let times = |index: usize| scores.as_ref().map_or(1.0, |all| (1.0 / all[index].share).floor().max(1.0));
             let crowd = |index: &usize| {
                 let target = &view.targets[*index];
-                (chunks(target.id) as f64 + waits(*index)) * (most as f64 / target.free.max(1) as f64)
+                ((chunks(target.id) + 1) as f64 * times(*index) - 1.0) * (most as f64 / target.free.max(1) as f64)
             };
             ranked.sort_by(|a, b| crowd(a).total_cmp(&crowd(b)));
         }
@@ -88,7 +89,7 @@ const GOOD_PART: f64 = 0.85;
 mod tests {
     use super::*;
     use crate::membership::TargetState;
-    use crate::placement::{Adaptive, Random};
+    use crate::placement::{Adaptive, Load, Random};
 
     #[test]
     fn as_many_sets_as_keep_all_targets_busy() {
@@ -140,6 +141,32 @@ mod tests {
         let [counts, _] = chunks(&candidates(|id| if id < 4 { 2 << 40 } else { 1 << 40 }, 10), 35);
         let (large, small) = counts.split_at(4);
         assert!(large.iter().all(|&count| count >= 28) && small.iter().all(|&count| count <= 17), "{counts:?}");
+    }
+
+    /// A writer replaces sets that are full: those without slow targets, since these fill first. The
+    /// slow ones must not come to be in all of its sets.
+    #[test]
+    fn the_sets_of_a_writer_do_not_all_wait_for_slow_targets() {
+        let slow = Load { temperature: 10.0, idle: 0.05, ..Load::default() };
+        let fast = Load { idle: 0.9, ..slow };
+        let load = |id: u16| Some(if id < 4 { slow } else { fast });
+        let targets: Vec<TargetCandidate> = candidates(|_| 1 << 40, 16)
+            .into_iter()
+            .map(|target| TargetCandidate { load: load(target.id.0), total: 4 << 40, ..target })
+            .collect();
+        let rules = Rules { width: 8, spare: 2, domain_level: None, need: 1 };
+        let waits = |set: &[Option<TargetId>]| set.iter().flatten().any(|id| id.0 < 4);
+        let mut open: Vec<Vec<Option<TargetId>>> = Vec::new();
+        for set in 0..200 {
+            if open.len() == 8 {
+                let full = open.iter().position(|set| !waits(set)).expect("a set is fast");
+                open.remove(full);
+            }
+            let places = place_beside(&Adaptive::default(), &targets, &rules, SetId(set), 6, &open);
+            open.push(places);
+        }
+        let slow = open.iter().filter(|set| waits(set)).count();
+        assert!((1..=4).contains(&slow), "{slow} of 8");
     }
 
     /// Writers that know nothing of each other do not all turn to the emptiest target for their

@@ -99,6 +99,11 @@ impl Targets {
         self.entry(id).is_some_and(|entry| entry.pool.hangs())
     }
 
+    /// Operations that wait for a target or run on it, of this process.
+    pub fn queued(&self, id: TargetId) -> usize {
+        self.entry(id).map_or(0, |entry| entry.pool.queued())
+    }
+
     /// Whether to avoid a target if the data can be read elsewhere: an operation on it takes too
     /// long.
     pub(crate) fn is_slow(&self, id: TargetId) -> bool {

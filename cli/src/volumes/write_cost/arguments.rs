@@ -1,8 +1,8 @@
 //! The options of `weft bench write-cost`, and what cannot be.
 
-use super::stage::Setup;
 use crate::failure::{Failure, Outcome};
 use crate::model::speed::{self, Speed};
+use crate::volumes::bench_lab::{Front, Setup};
 use crate::{show, unprotected};
 use clap::Args;
 use plan::coding::Coding;
@@ -156,7 +156,19 @@ impl Arguments {
         let (code, kernel) = code.split_once('@').map_or((code, None), |(code, kernel)| (code, Some(kernel)));
         let &Self { stores, stripe_bytes, channels, master, .. } = self;
         let master = master.filter(|_| coding == Coding::Server);
-        Setup { code, kernel, coding, stores, embedded: false, stripe_bytes, channels, master }
+        Setup {
+            front: Front::Mount("write-cost"),
+            code,
+            create: &[],
+            kernel,
+            coding,
+            stores,
+            disks: 1,
+            embedded: false,
+            stripe_bytes,
+            channels,
+            master,
+        }
     }
 
     pub fn check(&self) -> Outcome {

@@ -1,8 +1,8 @@
 //! One size of records: written one after the other, each synced.
 
-use super::stage::{Setup, Stage};
 use crate::failure::Failure;
 use crate::unprotected;
+use crate::volumes::bench_lab::{Setup, Stage};
 use plan::cost::Way;
 use plan::cost::measured::{Point, Round};
 use std::fs::{File, OpenOptions};

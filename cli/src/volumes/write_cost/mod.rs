@@ -7,8 +7,6 @@
 
 mod arguments;
 mod experiment;
-mod net;
-mod stage;
 mod stream_table;
 mod streams;
 mod table;
@@ -16,15 +14,14 @@ mod table;
 pub use arguments::Arguments;
 
 use crate::failure::{Failure, Outcome};
+use crate::volumes::bench_lab::{self, Lab, Setup, Stage, WRITE_COST};
 use crate::{interrupt, output, show};
 use arguments::{QUICK_SIZES, QUICK_STREAM_BYTES};
-use net::{DIRECTORY, Lab};
 use plan::cost::Link;
 use plan::cost::measured::{KIND, Measurement, VERSION};
-use stage::{Setup, Stage};
 use std::io::IsTerminal;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use volume::Control;
 
 /// What is measured, and where.
@@ -40,7 +37,7 @@ struct Run<'a> {
 impl Run<'_> {
     /// A new stage.
     fn stage<'a>(&mut self, setup: &Setup, lab: Option<&'a Lab>) -> Result<Stage<'a>, Failure> {
-        let place = self.parent.join(format!("{DIRECTORY}{}-{}", std::process::id(), self.stages));
+        let place = self.parent.join(format!("{WRITE_COST}{}-{}", std::process::id(), self.stages));
         self.stages += 1;
         Stage::set(&place, setup, lab)
     }
@@ -110,8 +107,8 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
     let mut result = Measurement {
         kind: KIND.into(),
         version: VERSION,
-        date: now(),
-        machine: machine(),
+        date: bench_lab::now(),
+        machine: bench_lab::machine(),
         program: env!("CARGO_PKG_VERSION").into(),
         stores: arguments.stores,
         link: Link::default(),
@@ -127,7 +124,7 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
         (0..rounds).try_for_each(|_| run.measure(&mut result, None, None))?;
     } else {
         let latency = Duration::from_micros(arguments.latency.unwrap_or(0).into());
-        let mut lab = Lab::build(&parent, arguments.stores, latency)?;
+        let lab = Lab::build(&parent, arguments.stores, latency, "--net")?;
         for round in 0..rounds {
             for (number, &speed) in arguments.net.iter().enumerate() {
                 control.go_on().map_err(Failure::Work)?;
@@ -196,15 +193,4 @@ fn lines(result: &Measurement) -> Result<String, Failure> {
         format!("{value}\n")
     };
     Ok(all.into_iter().map(line).collect())
-}
-
-fn now() -> String {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    format!("{} UTC", show::date(since.as_secs() as i64))
-}
-
-fn machine() -> String {
-    let name = volume::machine::processor().unwrap_or_else(|| std::env::consts::ARCH.into());
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    format!("{name}, {}", show::count(cores, "core"))
 }

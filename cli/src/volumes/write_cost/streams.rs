@@ -1,11 +1,10 @@
 //! Threads that write files of their own, without waiting for each record, and sync them at the
 //! end: the study's comparison of codes.
 
-use super::net::Lab;
-use super::stage::Stage;
 use super::{Run, entry, experiment::cannot};
 use crate::failure::{Failure, Outcome};
 use crate::unprotected;
+use crate::volumes::bench_lab::{Lab, Stage};
 use plan::cost::Measurement;
 use plan::cost::streams::{Stream, StreamRound};
 use std::fs::File;

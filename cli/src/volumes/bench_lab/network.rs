@@ -1,16 +1,11 @@
 //! A network between the processes of a run: network namespaces of this machine, and limits of
 //! their links. It takes root, and the programs `ip` and `tc`.
 
-mod commands;
-mod left;
-mod tool;
-
-pub use left::DIRECTORY;
-
+use super::commands::{self, Limit, Step};
+use super::left::Run;
+use super::tool::tool;
 use crate::failure::Failure;
 use crate::model::speed::Speed;
-use commands::{Limit, Step};
-use left::Run;
 use plan::cost::measured::Network;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
@@ -19,8 +14,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use tool::tool;
+use volume::lock;
 
 /// The machine of the mount; that of the metadata server; the first of a store.
 pub const CLIENT: usize = 0;
@@ -37,40 +33,47 @@ const BURSTS: [u64; 4] = [20, 50, 100, 200];
 const BEGINNING: Duration = Duration::from_millis(150);
 const MEASURED: Duration = Duration::from_millis(400);
 
+/// What limits the links now. A cluster on them goes on meanwhile.
+#[derive(Default)]
+struct Limits {
+    /// The machines with a limited link.
+    limited: Vec<usize>,
+    /// Whether all links have a latency.
+    delayed: bool,
+}
+
 /// Machines, joined by a network.
 pub struct Lab {
     machines: usize,
-    limited: bool,
+    limits: Mutex<Limits>,
     latency: Duration,
-    delayed: bool,
     /// Without a limit.
     plain: f64,
     run: Run,
 }
 
 impl Lab {
-    /// A machine for the client, the metadata server and each store.
-    pub fn build(parent: &Path, stores: u32, latency: Duration) -> Result<Self, Failure> {
+    /// A machine for the client, the metadata server and each store, for the option of that name.
+    pub fn build(parent: &Path, stores: u32, latency: Duration, option: &str) -> Result<Self, Failure> {
         if !rustix::process::geteuid().is_root() {
-            return Err(Failure::Other("--net takes root: it makes network namespaces".into()));
+            return Err(Failure::Other(format!("{option} takes root: it makes network namespaces")));
         }
         for program in ["ip", "tc"] {
             if let Err(why) = Command::new(program).arg("-V").output() {
-                return Err(Failure::Other(format!("--net takes the program {program} (iproute2): {why}")));
+                return Err(Failure::Other(format!("{option} takes the program {program} (iproute2): {why}")));
             }
         }
         let impossible =
-            |why| Failure::Other(format!("--net needs network namespaces, and this is not possible here: {why}"));
+            |why| Failure::Other(format!("{option} needs network namespaces, and this is not possible here: {why}"));
         let run = Run::begin(parent).map_err(impossible)?;
-        let mut lab =
-            Self { machines: STORES + stores as usize, limited: false, latency, delayed: false, plain: 0.0, run };
+        let mut lab = Self { machines: STORES + stores as usize, limits: Mutex::default(), latency, plain: 0.0, run };
         lab.take(commands::build(lab.run.number, lab.machines)).map_err(impossible)?;
         lab.plain = lab.carried().map_err(impossible)?;
         Ok(lab)
     }
 
     /// Limits all links, and measures what a connection carries then.
-    pub fn limit(&mut self, speed: Speed) -> Result<Network, Failure> {
+    pub fn limit(&self, speed: Speed) -> Result<Network, Failure> {
         self.unlimit()?;
         let mut network = Network {
             name: speed.0.map_or_else(|| "none".into(), |_| speed.words()),
@@ -108,36 +111,49 @@ impl Lab {
     }
 
     /// The same limit as before.
-    pub fn limit_again(&mut self, network: &Network) -> Result<(), Failure> {
+    pub fn limit_again(&self, network: &Network) -> Result<(), Failure> {
         match network.bits_per_second {
-            Some(bits_per_second) => self.apply(Limit { bits_per_second, burst_bytes: network.burst_bytes }),
+            Some(bits) => self.apply(Limit { burst_bytes: network.burst_bytes, ..Limit::of(bits, 0) }),
             None => self.unlimit().and_then(|()| self.delay()),
         }
     }
 
-    fn apply(&mut self, limit: Limit) -> Result<(), Failure> {
+    /// Limits the link of each store to so many bits a second. The machines of clients and of the
+    /// metadata server have no limit.
+    pub fn limit_stores(&self, bits_per_second: &[f64]) -> Result<(), Failure> {
+        let limits = (STORES..self.machines).zip(bits_per_second);
+        self.apply_each(limits.map(|(machine, &bits)| (machine, Limit::switched(bits))).collect())
+    }
+
+    fn apply(&self, limit: Limit) -> Result<(), Failure> {
+        self.apply_each((0..self.machines).map(|machine| (machine, limit)).collect())
+    }
+
+    fn apply_each(&self, limits: Vec<(usize, Limit)>) -> Result<(), Failure> {
         self.unlimit()?;
         self.delay()?;
-        self.limited = true;
-        self.take(commands::limit(self.run.number, self.machines, limit, self.delayed))
+        let mut now = lock(&self.limits);
+        now.limited = limits.iter().map(|(machine, _)| *machine).collect();
+        self.take(commands::limit(self.run.number, limits, now.delayed))
             .map_err(|why| Failure::Other(format!("the links cannot be limited here (tbf): {why}")))
     }
 
-    fn unlimit(&mut self) -> Result<(), Failure> {
-        let (limited, delayed) = (std::mem::take(&mut self.limited), std::mem::take(&mut self.delayed));
-        if limited || delayed {
-            self.take(commands::unlimit(self.run.number, self.machines, limited))?;
+    /// Ends all limits and latencies, and drops what waits.
+    pub fn unlimit(&self) -> Result<(), Failure> {
+        let Limits { limited, delayed } = std::mem::take(&mut *lock(&self.limits));
+        if delayed || !limited.is_empty() {
+            self.take(commands::unlimit(self.run.number, self.machines, &limited, delayed))?;
         }
         Ok(())
     }
 
-    fn delay(&mut self) -> Result<(), Failure> {
+    fn delay(&self) -> Result<(), Failure> {
         if self.latency.is_zero() {
             return Ok(());
         }
         self.take(commands::delay(self.run.number, self.machines, self.latency.as_micros()))
             .map_err(|why| Failure::Other(format!("--latency takes netem, which this kernel does not have: {why}")))?;
-        self.delayed = true;
+        lock(&self.limits).delayed = true;
         Ok(())
     }
 

@@ -1,7 +1,8 @@
-//! The cluster of a run: stores, a metadata server and a mount, on loopback or each on a machine of
-//! a network, in one temporary directory. Or a mount alone that has the volume on directories.
+//! The cluster of a run: stores, a metadata server and perhaps a mount, on loopback or each on a
+//! machine of a network, in one temporary directory. Or a mount alone that has the volume on
+//! directories.
 
-use super::net::{CLIENT, Lab, META, STORES};
+use super::network::{CLIENT, Lab, META, STORES};
 use crate::failure::{Failure, Outcome};
 use crate::unprotected;
 use crate::volumes::processes::{Process, free_port, processor_seconds, serve, start};
@@ -11,14 +12,28 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use volume::Shown;
 
+/// How clients reach the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Front {
+    /// It is mounted, for this bench.
+    Mount(&'static str),
+    /// Clients connect to the metadata server.
+    Server,
+}
+
 /// What is set up.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup<'a> {
+    pub front: Front,
     pub code: &'a str,
+    /// More words for the creation of the volume.
+    pub create: &'a [String],
     /// The kernel of all processes, if one is forced.
     pub kernel: Option<&'a str>,
     pub coding: Coding,
     pub stores: u32,
+    /// Targets of each store. With several, each store is a domain.
+    pub disks: u32,
     /// No servers: the volume is open in the process of the mount.
     pub embedded: bool,
     pub stripe_bytes: Option<usize>,
@@ -31,6 +46,8 @@ pub struct Setup<'a> {
 pub struct Stage<'a> {
     lab: Option<&'a Lab>,
     place: PathBuf,
+    /// The volume as clients call it, if there is a metadata server.
+    volume: String,
     mount: Option<Process>,
     meta: Option<Process>,
     stores: Vec<Process>,
@@ -41,30 +58,41 @@ impl<'a> Stage<'a> {
     pub fn set(place: &Path, setup: &Setup, lab: Option<&'a Lab>) -> Result<Self, Failure> {
         let failed = |path: &Path, why: std::io::Error| Failure::Other(format!("{}: {why}", Shown(path)));
         std::fs::create_dir(place).map_err(|why| failed(place, why))?;
-        let mut stage = Self { lab, place: place.into(), mount: None, meta: None, stores: Vec::new() };
+        let mut stage =
+            Self { lab, place: place.into(), volume: String::new(), mount: None, meta: None, stores: Vec::new() };
         let point = stage.mountpoint();
         std::fs::create_dir(&point).map_err(|why| failed(&point, why))?;
         let kernel: Vec<(&str, &str)> = setup.kernel.iter().map(|kernel| ("WEFT_KERNEL", *kernel)).collect();
         let spec = unprotected::spec(setup.code);
         let code = spec.as_deref().unwrap_or(setup.code);
         let mut create: Vec<String> = ["volume", "create", "films", "--code", code].map(String::from).into();
+        create.extend_from_slice(setup.create);
         create.extend(spec.iter().map(|_| "--unsafe-no-parity".into()));
         let mut mount: Vec<String> = ["mount", "--foreground", "--tell"].map(String::from).into();
         for number in 1..=setup.stores {
-            let disk = format!("disk{number}");
-            std::fs::create_dir(place.join(&disk)).map_err(|why| failed(&place.join(&disk), why))?;
+            let disks: Vec<String> = match setup.disks {
+                1 => vec![format!("disk{number}")],
+                disks => (1..=disks).map(|disk| format!("disk{number}-{disk}")).collect(),
+            };
+            for disk in &disks {
+                std::fs::create_dir(place.join(disk)).map_err(|why| failed(&place.join(disk), why))?;
+            }
             if setup.embedded {
-                create.push(disk);
+                create.extend(disks);
                 continue;
             }
             let machine = STORES + number as usize - 1;
             let listen = stage.address(machine)?;
-            let arguments = ["serve", "store", &disk, "--listen", &listen];
-            stage.stores.push(at(lab, machine, || start(place, &arguments, &kernel, None))?);
+            let mut arguments: Vec<String> = ["serve", "store", "--listen", &listen].map(String::from).into();
+            if setup.disks > 1 {
+                arguments.extend(["--domain".into(), format!("store{number}")]);
+            }
+            arguments.extend_from_slice(&disks);
+            stage.stores.push(at(lab, machine, || start(place, &words(&arguments), &kernel, None))?);
             if setup.master == Some(number) {
                 mount.extend(["--master".into(), format!("store://{listen}")]);
             }
-            create.push(format!("store://{listen}/{disk}"));
+            create.extend(disks.iter().map(|disk| format!("store://{listen}/{disk}")));
         }
         at(lab, META, || stage.run(&words(&create)))?;
         if setup.embedded {
@@ -72,17 +100,20 @@ impl<'a> Stage<'a> {
         } else {
             let listen = stage.address(META)?;
             stage.meta = Some(at(lab, META, || serve(place, &["serve", "meta", "films", "--listen", &listen]))?);
+            stage.volume = format!("weft://{listen}/films");
             mount.extend(["--coding".into(), setup.coding.to_string()]);
             mount.extend(setup.stripe_bytes.iter().flat_map(|bytes| ["--stripe-bytes".into(), bytes.to_string()]));
             mount.extend(setup.channels.iter().flat_map(|channels| ["--channels".into(), channels.to_string()]));
-            mount.push(format!("weft://{listen}/films"));
+            mount.push(stage.volume.clone());
         }
+        let Front::Mount(bench) = setup.front else { return Ok(stage) };
         mount.push("mountpoint".into());
         let log = place.join("mount.err");
         let mounted = at(lab, CLIENT, || start(place, &words(&mount), &kernel, Some(&log)));
-        stage.mount = Some(mounted.map_err(|why| {
-            Failure::Other(format!("write-cost needs a mount, and this is not possible here: {why}"))
-        })?);
+        stage.mount =
+            Some(mounted.map_err(|why| {
+                Failure::Other(format!("{bench} needs a mount, and this is not possible here: {why}"))
+            })?);
         Ok(stage)
     }
 
@@ -92,6 +123,27 @@ impl<'a> Stage<'a> {
         let of = |process: &Option<Process>| process.as_ref().map_or(0.0, Process::processor_seconds);
         let stores = self.stores.iter().map(Process::processor_seconds).sum();
         [processor_seconds("self"), of(&self.mount), of(&self.meta), stores]
+    }
+
+    /// The volume as clients call it: `weft://...`.
+    pub fn volume(&self) -> &str {
+        &self.volume
+    }
+
+    /// The numbers of the stores' processes.
+    pub fn store_processes(&self) -> impl Iterator<Item = u32> {
+        self.stores.iter().map(Process::id)
+    }
+
+    /// What `weft status` says of the volume.
+    pub fn status(&self) -> Result<Value, Failure> {
+        let said = self.weft(&["status", &self.volume, "--json"])?;
+        serde_json::from_str(&said).map_err(|why| Failure::Other(format!("the status of the volume: {why}")))
+    }
+
+    /// Where everything is.
+    pub fn place(&self) -> &Path {
+        &self.place
     }
 
     /// Where the volume is mounted.
@@ -140,7 +192,9 @@ impl<'a> Stage<'a> {
     /// Runs a command of this program in the place; returns what it printed. A status that needs
     /// attention is no failure.
     fn run(&self, arguments: &[&str]) -> Result<String, Failure> {
-        let failed = |why: &dyn std::fmt::Display| Failure::Other(format!("weft {}: {why}", arguments.join(" ")));
+        // The words after these are long lists.
+        let begin = arguments[..arguments.len().min(2)].join(" ");
+        let failed = |why: &dyn std::fmt::Display| Failure::Other(format!("weft {begin}: {why}"));
         let program = std::env::current_exe().map_err(|why| failed(&why))?;
         let done =
             Command::new(program).args(arguments).current_dir(&self.place).output().map_err(|why| failed(&why))?;
@@ -154,6 +208,11 @@ impl<'a> Stage<'a> {
 
 fn words(arguments: &[String]) -> Vec<&str> {
     arguments.iter().map(String::as_str).collect()
+}
+
+/// Does something on the machine of the clients, if there are several.
+pub fn inside<T: Send>(lab: Option<&Lab>, work: impl FnOnce() -> Result<T, Failure> + Send) -> Result<T, Failure> {
+    at(lab, CLIENT, work)
 }
 
 /// Does something on a machine, if there are several.

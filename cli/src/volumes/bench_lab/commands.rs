@@ -38,13 +38,22 @@ pub struct Limit {
     pub bits_per_second: f64,
     /// What an idle link lets through at once.
     pub burst_bytes: u64,
+    /// What waits at most; what comes beyond that is lost.
+    pub queue_bytes: u64,
 }
 
 impl Limit {
     /// With a burst of so many microseconds, and at least two frames.
     pub fn of(bits_per_second: f64, burst_microseconds: u64) -> Self {
         let burst = (bits_per_second / 8.0 * burst_microseconds as f64 / 1e6) as u64;
-        Self { bits_per_second, burst_bytes: burst.max(2 * FRAME) }
+        Self { bits_per_second, burst_bytes: burst.max(2 * FRAME), queue_bytes: QUEUE }
+    }
+
+    /// As a switch has it: bursts of 5 ms, and what waits for 200 ms is lost. A longer queue of bulk
+    /// data would let every small message of a slow link come seconds late.
+    pub fn switched(bits_per_second: f64) -> Self {
+        let queue = (bits_per_second / 8.0 * 0.2) as u64;
+        Self { queue_bytes: queue.max(100 * FRAME), ..Self::of(bits_per_second, 5000) }
     }
 }
 
@@ -95,16 +104,18 @@ pub fn build(run: u32, machines: usize) -> Vec<Step> {
     steps
 }
 
-/// Limits what each machine sends and gets.
-pub fn limit(run: u32, machines: usize, limit: Limit, delayed: bool) -> Vec<Step> {
-    let (bits, burst) = (limit.bits_per_second as u64, limit.burst_bytes);
-    let what = format!("tbf rate {bits}bit burst {burst}b limit {QUEUE}b");
-    let step = |(namespace, device): (String, String)| {
-        // What is sent waits for the limit first, and then for the latency.
-        let place = if delayed && device == WIRE { "parent 1:1" } else { "root" };
-        step(&format!("tc {namespace} qdisc add dev {device} {place} {what}"))
-    };
-    links(run, machines).map(step).collect()
+/// Limits what machines send and get: each of these by its limit.
+pub fn limit(run: u32, limits: impl IntoIterator<Item = (usize, Limit)>, delayed: bool) -> Vec<Step> {
+    let limited = limits.into_iter().flat_map(|(machine, limit)| {
+        let (bits, burst, queue) = (limit.bits_per_second as u64, limit.burst_bytes, limit.queue_bytes);
+        let what = format!("tbf rate {bits}bit burst {burst}b limit {queue}b");
+        links(run, machine).map(move |(namespace, device)| {
+            // What is sent waits for the limit first, and then for the latency.
+            let place = if delayed && device == WIRE { "parent 1:1" } else { "root" };
+            step(&format!("tc {namespace} qdisc add dev {device} {place} {what}"))
+        })
+    });
+    limited.collect()
 }
 
 /// Makes each message take longer, one way: what each machine sends. Before the limit.
@@ -113,19 +124,19 @@ pub fn delay(run: u32, machines: usize, microseconds: u128) -> Vec<Step> {
     (0..machines).map(|number| step(&format!("tc -n {} qdisc add dev {WIRE} {what}", machine(run, number)))).collect()
 }
 
-/// Ends both on the links of a machine that have any, and drops what waits.
-pub fn unlimit(run: u32, machines: usize, limited: bool) -> Vec<Step> {
-    links(run, machines)
-        .filter(|(_, device)| limited || device == WIRE)
-        .map(|link| step(&format!("tc {} qdisc delete dev {} root", link.0, link.1)))
+/// Ends the limits of these machines and, if there is one, the latency of all; drops what waits.
+pub fn unlimit(run: u32, machines: usize, limited: &[usize], delayed: bool) -> Vec<Step> {
+    let has = |machine: usize, device: &str| limited.contains(&machine) || delayed && device == WIRE;
+    let ends = (0..machines).flat_map(|machine| links(run, machine).map(|link| (machine, link)));
+    ends.filter(|(machine, (_, device))| has(*machine, device))
+        .map(|(_, (namespace, device))| step(&format!("tc {namespace} qdisc delete dev {device} root")))
         .collect()
 }
 
-fn links(run: u32, machines: usize) -> impl Iterator<Item = (String, String)> {
-    (0..machines).flat_map(move |number| {
-        let to = (format!("-n {}", hub(run)), format!("port{number}"));
-        [to, (format!("-n {}", machine(run, number)), WIRE.into())]
-    })
+/// Both ends of a machine's link.
+fn links(run: u32, number: usize) -> [(String, String); 2] {
+    let to = (format!("-n {}", hub(run)), format!("port{number}"));
+    [to, (format!("-n {}", machine(run, number)), WIRE.into())]
 }
 
 fn step(words: &str) -> Step {
@@ -170,17 +181,20 @@ mod tests {
     #[test]
     fn both_ends_of_a_link_are_limited() {
         assert_eq!(
-            shown(&limit(7, 1, Limit::of(1e9, 50), false)),
+            shown(&limit(7, [(0, Limit::of(1e9, 50))], false)),
             [
                 "tc -n weft-bench-7-hub qdisc add dev port0 root tbf rate 1000000000bit burst 6250b limit 16777216b",
                 "tc -n weft-bench-7-0 qdisc add dev wire root tbf rate 1000000000bit burst 6250b limit 16777216b",
             ]
         );
         assert_eq!(
-            shown(&unlimit(7, 1, true)),
+            shown(&unlimit(7, 2, &[0], false)),
             ["tc -n weft-bench-7-hub qdisc delete dev port0 root", "tc -n weft-bench-7-0 qdisc delete dev wire root"]
         );
         assert_eq!(Limit::of(2e8, 50).burst_bytes, 3028, "two frames");
+        let switched = Limit::switched(2e8);
+        assert_eq!((switched.burst_bytes, switched.queue_bytes), (125_000, 5_000_000));
+        assert_eq!(Limit::switched(1e6).queue_bytes, 151_400, "some frames always wait");
     }
 
     #[test]
@@ -190,13 +204,13 @@ mod tests {
             ["tc -n weft-bench-7-0 qdisc add dev wire root handle 1: netem delay 250us limit 100000"]
         );
         assert_eq!(
-            shown(&limit(7, 1, Limit::of(1e9, 50), true)),
+            shown(&limit(7, [(0, Limit::of(1e9, 50))], true)),
             [
                 "tc -n weft-bench-7-hub qdisc add dev port0 root tbf rate 1000000000bit burst 6250b limit 16777216b",
                 "tc -n weft-bench-7-0 qdisc add dev wire parent 1:1 tbf rate 1000000000bit burst 6250b limit 16777216b",
             ]
         );
-        assert_eq!(shown(&unlimit(7, 1, false)), ["tc -n weft-bench-7-0 qdisc delete dev wire root"]);
+        assert_eq!(shown(&unlimit(7, 1, &[], true)), ["tc -n weft-bench-7-0 qdisc delete dev wire root"]);
     }
 
     #[test]
