@@ -177,3 +177,123 @@ impl FileSystem {
         Ok(rest.map_or(Moved::All, |at| Moved::Part(at, moved)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ROOT;
+    use crate::testing::{Lab, make};
+
+    const RECORD: usize = 30_000;
+
+    fn append(fs: &FileSystem, ino: Ino, records: usize) {
+        let size = fs.attributes(ino).unwrap().size;
+        for number in 0..records {
+            fs.write(ino, size + (number * RECORD) as u64, &[number as u8; RECORD]).unwrap();
+            fs.sync(ino).unwrap();
+        }
+    }
+
+    /// From now on no time goes by: nothing gets old, and somebody syncs.
+    fn stop_clock(fs: &FileSystem, credit: Credit) {
+        let never = Instant::now() + Duration::from_secs(1 << 20);
+        let mut all = lock(&fs.inline.0);
+        all.files.values_mut().for_each(|waiting| waiting.since = never);
+        (all.synced, all.earned, all.credit) = (Some(never), Some(never), credit);
+    }
+
+    fn credit() -> Credit {
+        let mut credit = Credit::default();
+        credit.earn(Duration::from_nanos(3));
+        credit
+    }
+
+    fn inline_bytes(fs: &FileSystem) -> u64 {
+        let found = fs.check().unwrap();
+        assert_eq!(found.problems, [""; 0]);
+        found.inline_bytes
+    }
+
+    /// The thread of the volume moves data, too, and must not do so in these tests.
+    fn quiet_lab() -> std::sync::Arc<FileSystem> {
+        let fs = Lab::new("rs:2+1", 3).open();
+        fs.counts.breaks(Some("moving data out of the metadata"));
+        fs
+    }
+
+    #[test]
+    fn syncs_wait_for_a_piece_at_most() {
+        let fs = quiet_lab();
+        let ino = make(&fs, "log");
+        append(&fs, ino, 200);
+        let before = inline_bytes(&fs);
+        assert_eq!(before, 200 * RECORD as u64);
+        stop_clock(&fs, Credit::default());
+        fs.move_inline().unwrap();
+        assert_eq!(inline_bytes(&fs), before, "there is no time for it");
+        for pieces in 1..=2 {
+            stop_clock(&fs, credit());
+            fs.move_inline().unwrap();
+            let moved = before - inline_bytes(&fs);
+            let most = pieces * (PIECE_BYTES + RECORD as u64);
+            assert!((pieces * PIECE_BYTES..=most).contains(&moved), "{moved} after {pieces}");
+        }
+        // Nobody syncs any more, and there is more than enough.
+        lock(&fs.inline.0).synced = None;
+        fs.move_inline().unwrap();
+        let left = inline_bytes(&fs);
+        assert!(left <= plan::inline::ENOUGH_BYTES, "{left}");
+        // What is left is old.
+        lock(&fs.inline.0).files.values_mut().for_each(|waiting| waiting.since -= Duration::from_secs(2 << 20));
+        fs.move_inline().unwrap();
+        assert_eq!(inline_bytes(&fs), 0);
+        let all = lock(&fs.inline.0);
+        assert_eq!((all.files.len(), all.named_bytes, all.unnamed_bytes), (0, 0, 0));
+        drop(all);
+        for number in [0, 77, 199] {
+            let mut bytes = [0xff; RECORD];
+            fs.read(ino, (number * RECORD) as u64, &mut bytes).unwrap();
+            assert!(bytes == [number as u8; RECORD], "record {number}");
+        }
+        fs.abandon();
+    }
+
+    /// However busy the syncs are.
+    #[test]
+    fn there_is_a_most_that_the_metadata_has() {
+        let fs = quiet_lab();
+        let ino = make(&fs, "log");
+        append(&fs, ino, plan::inline::MOST_BYTES as usize / RECORD + 40);
+        stop_clock(&fs, Credit::default());
+        fs.move_inline().unwrap();
+        let left = inline_bytes(&fs);
+        assert!(left <= plan::inline::MOST_BYTES && left > plan::inline::ENOUGH_BYTES, "{left}");
+        fs.abandon();
+    }
+
+    /// A removed file that a program has open is dropped when it is closed. A move of its data, or
+    /// of others' because of it, is for nothing.
+    #[test]
+    fn removed_files_hurry_nobody() {
+        let fs = quiet_lab();
+        let (removed, other) = (make(&fs, "removed"), make(&fs, "other"));
+        fs.open(removed, true).unwrap();
+        append(&fs, removed, 160);
+        append(&fs, other, 30);
+        fs.unlink(ROOT, b"removed").unwrap();
+        let before = inline_bytes(&fs);
+        assert!(before > plan::inline::ENOUGH_BYTES, "{before}");
+        for quiet in [false, true] {
+            stop_clock(&fs, credit());
+            if quiet {
+                lock(&fs.inline.0).synced = None;
+            }
+            fs.move_inline().unwrap();
+            assert_eq!(inline_bytes(&fs), before);
+        }
+        fs.close(removed);
+        fs.collect(true).unwrap();
+        assert_eq!(lock(&fs.inline.0).unnamed_bytes, 0);
+        fs.abandon();
+    }
+}
