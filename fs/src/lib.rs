@@ -111,7 +111,7 @@ pub struct FileSystem {
     pub(crate) memory: data::memory::Memory,
     pub(crate) space: data::space::VolumeSpace,
     pub(crate) collector: maintenance::collect::Collector,
-    pub(crate) inline: maintenance::collect::Inline,
+    pub(crate) inline: maintenance::inline::Inline,
     pub(crate) compactor: maintenance::compact::Compactor,
     pub(crate) orphan_chunks: maintenance::orphan_chunks::OrphanChunks,
     pub(crate) rejoins: maintenance::rejoin::Rejoins,

@@ -5,7 +5,7 @@ use crate::data::sets::Placed;
 use crate::data::store::{Options, Store};
 use crate::data::{file, lookups, memory, space};
 use crate::maintenance::census::Census;
-use crate::maintenance::{collect, compact, members, orphan_chunks, rejoin};
+use crate::maintenance::{collect, compact, inline, members, orphan_chunks, rejoin};
 use crate::role::{Engine, Role};
 use crate::volume::create::{begin, journal_limits, owner};
 use crate::volume::find::{FoundTargets, find};
@@ -337,7 +337,7 @@ impl FileSystem {
             memory: memory::Memory::new(MEMORY_BYTES),
             space: space::VolumeSpace::default(),
             collector: collect::Collector::default(),
-            inline: collect::Inline::default(),
+            inline: inline::Inline::default(),
             compactor: compact::Compactor::default(),
             orphan_chunks: orphan_chunks::OrphanChunks::default(),
             rejoins: rejoin::Rejoins::default(),

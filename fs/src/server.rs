@@ -94,6 +94,10 @@ impl Volume for FileSystem {
         self.inline.add(ino, bytes);
     }
 
+    fn note_sync(&self) {
+        self.inline.note_sync();
+    }
+
     fn freed(&self, dead: Vec<DeadStripe>, seq: TxId) {
         self.collector.add(dead, seq);
     }

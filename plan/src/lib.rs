@@ -11,6 +11,7 @@
 //! - [`repair`]: what is rebuilt first, and where it goes.
 //! - [`coding`]: whether a client codes a stripe, or a store, and which.
 //! - [`id`]: the numbers that things are called by.
+//! - [`inline`]: when synced data moves from the metadata into stripes.
 //! - [`masters`]: which store codes the next stripe.
 //! - [`late`]: when to stop waiting for one of several that do the same.
 //! - [`report`]: what a storage server tells of itself, and what that says of its load.
@@ -32,6 +33,7 @@ pub mod durability;
 pub mod energy;
 pub mod extent;
 pub mod id;
+pub mod inline;
 pub mod late;
 pub mod masters;
 pub mod membership;

@@ -182,7 +182,9 @@ fn check(arguments: &CheckArguments, as_json: bool) -> Outcome {
             let (median, worst) = calibration::errors(checked).unwrap_or_default();
             let points = checked.iter().map(|checked| document(checked, &points));
             json!({
-                "left_out": what, "median_error": median, "worst_error": worst, "points": points.collect::<Vec<_>>(),
+                "left_out": what, "median_error": median, "worst_error": worst,
+                "interpolated": of_kind(checked, true), "extrapolated": of_kind(checked, false),
+                "points": points.collect::<Vec<_>>(),
             })
         });
         return show::json(&json!({
@@ -206,8 +208,22 @@ fn check(arguments: &CheckArguments, as_json: bool) -> Outcome {
         if let Some(checked) = of_worst.filter(|_| all.len() > 1) {
             show::text(checked_line(checked, &points))?;
         }
+        for (name, interpolated) in [("between others", true), ("beyond the others", false)] {
+            let of_kind = checked.iter().filter(|checked| checked.interpolated == Some(interpolated));
+            if let Some((median, worst)) = calibration::errors(of_kind.clone()) {
+                let (count, median, worst) = (of_kind.count(), median * 100.0, worst * 100.0);
+                show::text(format_args!("  {name}: {count}, median error {median:.1} %, worst {worst:.1} %"))?;
+            }
+        }
     }
     Ok(())
+}
+
+/// How many points are between those of the fit, or beyond them, and their errors.
+fn of_kind(checked: &[Checked], interpolated: bool) -> Value {
+    let of_kind = || checked.iter().filter(|checked| checked.interpolated == Some(interpolated));
+    let (median, worst) = calibration::errors(of_kind()).unzip();
+    json!({ "points": of_kind().count(), "median_error": median, "worst_error": worst })
 }
 
 /// What wrote the point: where, and who coded.
@@ -218,14 +234,15 @@ fn by(point: &Point) -> String {
 fn checked_line(checked: &Checked, points: &[Measured]) -> String {
     let point = points[checked.point].1;
     format!(
-        "{:>12}  {:<6} {:>8} {:>9} {:>7.0} us  {:>7.0} us  {:>+6.1} %",
+        "{:>12}  {:<6} {:>8} {:>9} {:>7.0} us  {:>7.0} us  {:>+6.1} %{}",
         point.code,
         by(point),
         point.net.as_deref().unwrap_or("loopback"),
         show::bytes(point.record_bytes),
         checked.wall * 1e6,
         checked.predicted.total() * 1e6,
-        checked.error() * 100.0
+        checked.error() * 100.0,
+        if checked.interpolated == Some(false) { "  beyond the others" } else { "" }
     )
 }
 
@@ -235,7 +252,7 @@ fn document(checked: &Checked, points: &[Measured]) -> Value {
         "code": point.code, "coding": point.coding, "embedded": point.embedded, "net": point.net,
         "stores": run.stores, "record_bytes": point.record_bytes,
         "measured_seconds": checked.wall, "predicted_seconds": checked.predicted.total(),
-        "error": checked.error(), "predicted": times(&checked.predicted), "measured": times(&checked.measured),
+        "error": checked.error(), "interpolated": checked.interpolated, "predicted": times(&checked.predicted), "measured": times(&checked.measured),
     })
 }
 

@@ -100,7 +100,8 @@ fn setting(arguments: &Arguments) -> Result<Setting, Failure> {
     };
     let shape = unprotected::parse(&arguments.code)?.shape();
     let round_trip_seconds = arguments.round_trip_us / 1e6;
-    let link = |speed: Speed| Link { bytes_per_second: speed.0.map(|bits| bits / 8.0), round_trip_seconds };
+    let link =
+        |speed: Speed| Link { bytes_per_second: speed.0.map(|bits| bits / 8.0), round_trip_seconds, burst_bytes: 0.0 };
     let setting = Setting {
         k: shape.k as u32,
         m: shape.m as u32,

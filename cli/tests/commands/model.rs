@@ -99,9 +99,14 @@ fn points_that_were_left_out_are_predicted() {
     let answer = model(&home, &["check", name, "--json"]).json();
     assert_eq!(answer["points"].as_array().unwrap().len(), 6);
     assert!(answer["worst_error"].as_f64().unwrap() < 1e-6, "{answer}");
+    // The smallest and the largest records of a way have others on one side only.
+    let between = answer["points"].as_array().unwrap().iter().map(|point| point["interpolated"].as_bool().unwrap());
+    assert_eq!(between.collect::<Vec<_>>(), [false, true, false, false, true, false]);
+    assert_eq!(answer["left_out"][0]["interpolated"]["points"], 2);
 
     let text = String::from_utf8(model(&home, &["check", name, name]).good()).unwrap();
     assert!(text.contains("left out one point: 12 points") && text.contains("left out a size of records"), "{text}");
+    assert!(text.contains("beyond the others: "), "{text}");
 
     // Constants of before, and a machine that takes twice as long since.
     let saved = scratch.path.join("model.json");

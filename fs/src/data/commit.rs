@@ -190,6 +190,9 @@ impl FileSystem {
         let mut files = files.to_vec();
         files.sort_by_key(|file| file.ino);
         files.dedup_by_key(|file| file.ino);
+        if durable {
+            self.inline.note_sync();
+        }
         let (mut last, mut failed, mut store, mut done) = (TxId(0), None, true, false);
         let wait = if !durable {
             Wait::No
@@ -373,7 +376,8 @@ impl FileSystem {
                 // there is something new.
                 state.buffer.modified = (state.buffer.dirty_bytes() > 0).then(|| self.stamp_of_write());
             }
-            if bytes > 0 {
+            // Where the metadata is elsewhere, its server moves it.
+            if bytes > 0 && !self.is_shared() {
                 self.inline.add(file.ino, bytes);
             }
             drop(state);

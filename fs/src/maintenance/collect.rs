@@ -1,6 +1,5 @@
 //! The collector frees space. It punches unreferenced stripes out of their chunks, deletes chunk
-//! sets without stripes, and drops files without names. It also moves data that was synced into the
-//! metadata into stripes.
+//! sets without stripes, and drops files without names.
 
 use crate::data::manifest::{self, Piece};
 use crate::data::pauses::Pauses;
@@ -21,9 +20,6 @@ const RELEASE_DELAY: Duration = Duration::from_secs(3);
 /// The most small files without names that one transaction drops.
 const ORPHANS_AT_ONCE: usize = 256;
 const COLLECT_INTERVAL: Duration = Duration::from_millis(200);
-/// Data in the metadata is moved into stripes when it reaches this age or this many bytes.
-const INLINE_MAX_AGE: Duration = Duration::from_secs(5);
-const INLINE_MAX_BYTES: u64 = 4 << 20;
 
 /// What waits to be freed.
 #[derive(Debug, Default)]
@@ -35,10 +31,6 @@ pub(crate) struct Collector {
     /// Sets whose client no longer writes to them.
     abandoned: Mutex<BTreeSet<SetId>>,
 }
-
-/// Files with data in the metadata that belongs in stripes.
-#[derive(Debug, Default)]
-pub(crate) struct Inline(Mutex<BTreeMap<Ino, (Instant, u64)>>);
 
 impl Collector {
     /// Adds stripes that lost their last reference in a transaction.
@@ -67,24 +59,6 @@ impl Collector {
             dead.iter().take_while(|(since, ..)| since.elapsed() >= RELEASE_DELAY).count()
         };
         dead.drain(..count).map(|(_, seq, dead)| (seq, dead)).collect()
-    }
-}
-
-impl Inline {
-    pub fn add(&self, ino: Ino, bytes: u64) {
-        lock(&self.0).entry(ino).or_insert_with(|| (Instant::now(), 0)).1 += bytes;
-    }
-
-    fn due(&self) -> Vec<Ino> {
-        let mut files = lock(&self.0);
-        let enough = files.values().map(|(_, bytes)| bytes).sum::<u64>() > INLINE_MAX_BYTES;
-        let due: Vec<Ino> = files
-            .iter()
-            .filter(|(_, (since, _))| enough || since.elapsed() > INLINE_MAX_AGE)
-            .map(|(&ino, _)| ino)
-            .collect();
-        due.iter().for_each(|ino| _ = files.remove(ino));
-        due
     }
 }
 
@@ -191,6 +165,7 @@ impl FileSystem {
             let (dead, seq) = meta.drop_orphan(ino)?;
             self.collector.add(dead, seq);
         }
+        inos.iter().for_each(|&ino| self.inline.forget(ino));
         Ok(())
     }
 
@@ -281,34 +256,6 @@ impl FileSystem {
         self.store.forget_layout(set);
         self.remove_chunks(set, Position::placed(&layout.places));
         Ok(true)
-    }
-
-    /// Moves data that was synced into the metadata into stripes.
-    pub(crate) fn move_inline(&self) -> Result<()> {
-        let mut due = self.inline.due().into_iter();
-        while let Some(ino) = due.next() {
-            // A handover waits for what is under way. As after a crash, the rest stays in the
-            // metadata until its files are written again.
-            if self.is_closed() {
-                return Ok(());
-            }
-            match self.move_inline_of(ino) {
-                Ok(()) | Err(Error::Meta(meta::Error::NotFound) | Error::Stale) => {}
-                Err(error) => {
-                    std::iter::once(ino).chain(due).for_each(|ino| self.inline.add(ino, 0));
-                    return Err(error);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn move_inline_of(&self, ino: Ino) -> Result<()> {
-        // A small amount of data stays in the inode for good.
-        if !self.engine()?.meta.has_many_extents(ino)? {
-            return Ok(());
-        }
-        self.restripe(ino, |extent| matches!(extent.place, ExtentPlace::Bytes(_)))
     }
 }
 

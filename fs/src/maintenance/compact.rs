@@ -97,18 +97,40 @@ impl FileSystem {
 
     /// Rewrites some extents of a file into new stripes.
     pub(crate) fn restripe(&self, ino: Ino, which: impl Fn(&Extent) -> bool) -> Result<()> {
+        self.restripe_some(ino, 0, u64::MAX, which).map(drop)
+    }
+
+    /// The same from an offset on, until about so many bytes are moved. Returns the offset to go on
+    /// at, if there is more, and the bytes. The file's content lock is held.
+    pub(crate) fn restripe_some(
+        &self,
+        ino: Ino,
+        from: u64,
+        most: u64,
+        which: impl Fn(&Extent) -> bool,
+    ) -> Result<(Option<u64>, u64)> {
         let file = self.table.enter(ino);
         let _one_at_a_time = file.content();
         let size = self.sized(&file)?.buffer.size.unwrap_or(0);
-        let mut rest = 0..size;
+        let (mut rest, mut moved) = (from..size, 0);
         // A handover waits for what is under way, and a file may be long.
-        while !rest.is_empty() && !self.is_closed() {
+        while !rest.is_empty() && moved < most && !self.is_closed() {
             let (mut extents, covered) = self.next_extents(ino, rest.clone())?;
             rest.start = covered.end;
             extents.retain(&which);
+            let fitting = extents.iter().take_while(|extent| {
+                let fits = moved < most;
+                moved += if fits { extent.length } else { 0 };
+                fits
+            });
+            let fitting = fitting.count();
+            if let Some(next) = extents.get(fitting) {
+                rest.start = next.offset;
+                extents.truncate(fitting);
+            }
             self.restripe_extents(ino, &extents)?;
         }
-        Ok(())
+        Ok(((!rest.is_empty()).then_some(rest.start), moved))
     }
 
     /// Rewrites these extents of a file into new stripes. The caller holds the file's content lock.

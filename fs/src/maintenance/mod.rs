@@ -8,6 +8,7 @@ pub mod compact;
 pub mod drain;
 pub mod explain;
 pub mod fsck;
+pub mod inline;
 pub mod members;
 pub mod orphan_chunks;
 pub mod presence;

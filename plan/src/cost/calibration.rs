@@ -174,11 +174,15 @@ pub struct Checked {
     pub measured: StepTimes,
     /// What the program waited for a record.
     pub wall: f64,
+    /// Whether the point is between those that the constants come from: they have smaller records
+    /// and larger ones, on slower links and on faster ones, or the same. Beyond them, a line is a
+    /// guess. None where it is not known what they come from.
+    pub interpolated: Option<bool>,
 }
 
 impl Checked {
     fn of(point: usize, predicted: StepTimes, measured: &Point) -> Self {
-        Self { point, predicted, measured: measured.steps(), wall: measured.wall() }
+        Self { point, predicted, measured: measured.steps(), wall: measured.wall(), interpolated: None }
     }
 
     /// The error of the write time, as a part of what the program waited: 0.1 is 10 % too much.
@@ -254,15 +258,33 @@ pub fn check_left_out(all: &[Measured], by: LeftOut) -> Result<Vec<Checked>, Str
         if rest.iter().all(|other| other.1.record_bytes == rest[0].1.record_bytes) {
             continue;
         }
+        let interpolated = Some(is_between(point, &rest)?);
         let predicted = calibrate_points(&rest)?.predict(point)?;
-        checked.extend(predicted.map(|predicted| Checked::of(number, predicted, point.1)));
+        let predicted = predicted.map(|predicted| Checked::of(number, predicted, point.1));
+        checked.extend(predicted.map(|checked| Checked { interpolated, ..checked }));
     }
     Ok(checked)
 }
 
+/// Whether others are on all four sides of a point: with smaller and larger records, on slower and
+/// faster links.
+fn is_between(point: Measured, others: &[Measured]) -> Result<bool, String> {
+    let place = |(run, point): Measured| -> Result<(u64, f64), String> {
+        let link = point.setting(run)?.client_link;
+        Ok((point.record_bytes, link.bytes_per_second.unwrap_or(f64::INFINITY)))
+    };
+    let (record, speed) = place(point)?;
+    let others = others.iter().map(|&other| place(other)).collect::<Result<Vec<_>, _>>()?;
+    let smaller_and_larger = |all: &dyn Fn(f64) -> bool| {
+        let sizes = || others.iter().filter(|(_, speed)| all(*speed)).map(|(record, _)| *record);
+        sizes().any(|other| other <= record) && sizes().any(|other| other >= record)
+    };
+    Ok(smaller_and_larger(&|other| other <= speed) && smaller_and_larger(&|other| other >= speed))
+}
+
 /// The median and the greatest of the errors, without their signs. None without any.
-pub fn errors(all: &[Checked]) -> Option<(f64, f64)> {
-    let mut errors: Vec<f64> = all.iter().map(|checked| checked.error().abs()).collect();
+pub fn errors<'a>(all: impl IntoIterator<Item = &'a Checked>) -> Option<(f64, f64)> {
+    let mut errors: Vec<f64> = all.into_iter().map(|checked| checked.error().abs()).collect();
     errors.sort_by(f64::total_cmp);
     let middle = errors.len() / 2;
     let median = match errors.len() % 2 {
@@ -394,6 +416,36 @@ mod tests {
         }
     }
 
+    /// A corner of what was measured is beyond the others, an edge is not.
+    #[test]
+    fn points_between_others_are_told_from_those_beyond() {
+        let mut all = measurement(Vec::new());
+        for bits in [Some(1e9), Some(2e9), None] {
+            let name = bits.map_or("none".to_owned(), |bits| format!("{bits}"));
+            all.networks.push(crate::cost::measured::Network {
+                name: name.clone(),
+                bits_per_second: bits,
+                burst_bytes: 0,
+                latency_seconds: 0.0,
+                plain_bits_per_second: 2e10,
+                reached_bits_per_second: 2e10,
+                reachable: true,
+            });
+            for record in [65_536, 131_072, 1 << 20] {
+                let net = Some(name.clone());
+                all.points.push(Point { net, ..point(record, Way::Stripe, vec![round(1.0, [0.1; 7])]) });
+            }
+        }
+        let runs = [all];
+        let between = |by| {
+            let checked = check_left_out(&points(&runs), by).unwrap();
+            checked.iter().map(|checked| checked.interpolated.unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(between(LeftOut::Point), [false, true, false, true, true, true, false, true, false]);
+        assert_eq!(between(LeftOut::Record), [false, true, false].repeat(3));
+        assert_eq!(between(LeftOut::Net), [[false; 3], [true; 3], [false; 3]].concat());
+    }
+
     #[test]
     fn errors_have_a_median_and_a_worst() {
         let one = |predicted: f64| Checked {
@@ -401,6 +453,7 @@ mod tests {
             predicted: StepTimes { client: predicted, ..StepTimes::default() },
             measured: StepTimes::default(),
             wall: 1.0,
+            interpolated: None,
         };
         assert_eq!(errors(&[]), None);
         let near = |of: &[Checked], median: f64, worst: f64| {

@@ -149,7 +149,8 @@ impl Point {
             // What a connection carries: frames and headers take 4 to 5 % of the limit.
             let carried = |bits: f64| if network.reachable { network.reached_bits_per_second.min(bits) } else { bits };
             let bytes_per_second = network.bits_per_second.map(|bits| carried(bits) / 8.0);
-            Link { bytes_per_second, round_trip_seconds: 2.0 * network.latency_seconds }
+            let burst_bytes = network.bits_per_second.map_or(0.0, |_| network.burst_bytes as f64);
+            Link { bytes_per_second, round_trip_seconds: 2.0 * network.latency_seconds, burst_bytes }
         });
         Ok(Setting {
             k: self.k,
@@ -260,6 +261,8 @@ pub(super) mod tests {
         assert_eq!(links.collect::<Vec<_>>(), [Some(9.5e8 / 8.0), None, None]);
         let trips = run.points.iter().map(|point| point.setting(&run).unwrap().client_link.round_trip_seconds);
         assert_eq!(trips.collect::<Vec<_>>(), [2e-4, 2e-4, 0.0]);
+        let bursts = run.points.iter().map(|point| point.setting(&run).unwrap().client_link.burst_bytes);
+        assert_eq!(bursts.collect::<Vec<_>>(), [3028.0, 0.0, 0.0]);
         let unknown = Measurement { points: vec![of(Some("2G"))], ..run };
         assert!(unknown.check().unwrap_err().contains("2G"));
     }

@@ -28,28 +28,29 @@ pub fn paper(constants: &Constants, setting: &Setting) -> StepTimes {
 /// The steps of one synced record. All blocks leave over the link of who codes, so DD is the time
 /// of that link or of a slave's, whichever is longer. A stripe is sent, synced, and named in the
 /// journal: three round trips of DD, one of MT. A record in the metadata goes to the metadata
-/// server with its call (MT), and from there to the mirrors (DD).
+/// server with its call (MT), and from there to the mirrors (DD). Each link was idle before: with
+/// records one after the other, it has nothing to do while others work.
 pub fn steps(constants: &Constants, setting: &Setting) -> StepTimes {
     let Setting { client_link, store_link, .. } = setting;
     let (record, sent) = (setting.record(), setting.distributed_bytes());
-    let arriving = store_link.wire(setting.slave_bytes());
+    let arriving = store_link.wire_after_pause(setting.slave_bytes());
     let trips = |count: f64| count * store_link.round_trip_seconds;
     let call = client_link.round_trip_seconds;
     let wire = match (setting.way, setting.coder) {
         (Way::Inline, _) => StepTimes {
-            metadata: call + client_link.wire(record).max(store_link.wire(record)),
-            distribution: trips(1.0) + store_link.wire(sent),
+            metadata: call + client_link.wire_after_pause(record).max(store_link.wire_after_pause(record)),
+            distribution: trips(1.0) + store_link.wire_after_pause(sent),
             ..StepTimes::default()
         },
         (Way::Stripe, Coder::Here) => StepTimes {
             metadata: call,
-            distribution: 2.0 * call + trips(1.0) + client_link.wire(sent).max(arriving),
+            distribution: 2.0 * call + trips(1.0) + client_link.wire_after_pause(sent).max(arriving),
             ..StepTimes::default()
         },
         (Way::Stripe, Coder::Master) => StepTimes {
             metadata: call,
-            transfer: call + client_link.wire(record).max(store_link.wire(record)),
-            distribution: call + trips(2.0) + store_link.wire(sent),
+            transfer: call + client_link.wire_after_pause(record).max(store_link.wire_after_pause(record)),
+            distribution: call + trips(2.0) + store_link.wire_after_pause(sent),
             ..StepTimes::default()
         },
     };
@@ -99,7 +100,7 @@ mod tests {
     }
 
     fn link(bytes_per_second: f64, round_trip_seconds: f64) -> Link {
-        Link { bytes_per_second: Some(bytes_per_second), round_trip_seconds }
+        Link { bytes_per_second: Some(bytes_per_second), round_trip_seconds, burst_bytes: 0.0 }
     }
 
     #[test]
@@ -131,6 +132,12 @@ mod tests {
         assert_eq!(times(paper, Way::Stripe, Coder::Master), (1.0, 1.0 + 12.0, 10.0 + 1.5));
         // The metadata server's link carries four records.
         assert_eq!(times(steps, Way::Inline, Coder::Here), (1.0 + 12.0, 0.0, 10.0 + 24.0));
+        // What an idle link lets through at once takes no time, once for each way that is waited for.
+        let bursts = |link: Link| Link { burst_bytes: 600.0, ..link };
+        let idle = Setting { client_link: bursts(small.client_link), store_link: bursts(small.store_link), ..small };
+        let inline = steps(&none, &Setting { way: Way::Inline, ..idle });
+        assert_eq!((inline.metadata, inline.distribution), (1.0 + 6.0, 10.0 + 21.0));
+        assert_eq!(steps(&none, &idle).distribution, 2.0 + 10.0 + 12.0);
         // One slow store holds up a fast client.
         let slow = Setting { client_link: Link::default(), store_link: link(3.0, 0.0), ..small };
         assert_eq!(steps(&none, &slow).distribution, 100.0);

@@ -75,17 +75,31 @@ pub struct Link {
     pub bytes_per_second: Option<f64>,
     /// The time of an empty message and its answer.
     pub round_trip_seconds: f64,
+    /// What it lets through at once after it was idle, as limits do that a bench sets. 0 of a real
+    /// link.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub burst_bytes: f64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(bytes: &f64) -> bool {
+    *bytes == 0.0
 }
 
 impl Link {
     /// A link of so many bits a second, as networks are named: 10G is 10^10.
     pub fn of_bits(bits_per_second: f64, round_trip_seconds: f64) -> Self {
-        Self { bytes_per_second: Some(bits_per_second / 8.0), round_trip_seconds }
+        Self { bytes_per_second: Some(bits_per_second / 8.0), round_trip_seconds, burst_bytes: 0.0 }
     }
 
-    /// The time on the wire, without the way there.
+    /// The time on the wire, without the way there, of a link that is always busy.
     pub fn wire(&self, bytes: f64) -> f64 {
         self.bytes_per_second.map_or(0.0, |speed| bytes / speed)
+    }
+
+    /// The same of a link that was idle before.
+    pub fn wire_after_pause(&self, bytes: f64) -> f64 {
+        self.wire((bytes - self.burst_bytes).max(0.0))
     }
 }
 
@@ -127,6 +141,8 @@ impl Setting {
             link.bytes_per_second.is_none_or(positive)
                 && link.round_trip_seconds.is_finite()
                 && link.round_trip_seconds >= 0.0
+                && link.burst_bytes.is_finite()
+                && link.burst_bytes >= 0.0
         };
         if self.k == 0 {
             return Err("a code has at least one data block".into());
@@ -139,7 +155,9 @@ impl Setting {
             return Err("a record has at least one byte, and a client fills at least one chunk set".into());
         }
         if !link(&self.client_link) || !link(&self.store_link) || !self.disk_bytes_per_second.is_none_or(positive) {
-            return Err("the speed of a link or a disk is more than 0, and the round trip is not negative".into());
+            return Err(
+                "the speed of a link or a disk is more than 0, and round trip and burst are not negative".into()
+            );
         }
         if !positive(self.client_cores) || !positive(self.store_cores) {
             return Err("there is more than 0 of a processor core".into());
@@ -199,8 +217,8 @@ pub(super) mod tests {
         coder: Coder::Here,
         stores: 6,
         open_sets: 1,
-        client_link: Link { bytes_per_second: Some(1.25e9), round_trip_seconds: 0.0 },
-        store_link: Link { bytes_per_second: Some(1.25e9), round_trip_seconds: 0.0 },
+        client_link: Link { bytes_per_second: Some(1.25e9), round_trip_seconds: 0.0, burst_bytes: 0.0 },
+        store_link: Link { bytes_per_second: Some(1.25e9), round_trip_seconds: 0.0, burst_bytes: 0.0 },
         client_cores: 1.0,
         store_cores: 1.0,
         disk_bytes_per_second: None,
@@ -241,14 +259,18 @@ pub(super) mod tests {
         assert_eq!(Line { fixed: -2.0, per_byte: 0.5 }.at(2.0), 0.0);
         assert_eq!(Link::of_bits(1e10, 0.0).wire(1.25e9), 1.0);
         assert_eq!(Link::default().wire(1e30), 0.0);
+        let bursts = Link { burst_bytes: 5000.0, ..Link::of_bits(8e3, 0.0) };
+        assert_eq!([4000.0, 5000.0, 7000.0].map(|bytes| bursts.wire_after_pause(bytes)), [0.0, 0.0, 2.0]);
+        assert_eq!(bursts.wire(5000.0), 5.0, "nothing is saved up while it is busy");
     }
 
     #[test]
     fn what_cannot_be_is_refused() {
         assert_eq!(USUAL.check(), Ok(()));
-        let slow = Link { bytes_per_second: Some(0.0), round_trip_seconds: 0.0 };
-        let back = Link { bytes_per_second: None, round_trip_seconds: -1.0 };
-        let odd = Link { bytes_per_second: None, round_trip_seconds: f64::NAN };
+        let slow = Link { bytes_per_second: Some(0.0), ..Link::default() };
+        let back = Link { round_trip_seconds: -1.0, ..Link::default() };
+        let less = Link { burst_bytes: -1.0, ..Link::default() };
+        let odd = Link { round_trip_seconds: f64::NAN, ..Link::default() };
         for wrong in [
             Setting { k: 0, ..USUAL },
             Setting { stores: 5, ..USUAL },
@@ -258,6 +280,7 @@ pub(super) mod tests {
             Setting { client_link: slow, ..USUAL },
             Setting { store_link: back, ..USUAL },
             Setting { store_link: odd, ..USUAL },
+            Setting { store_link: less, ..USUAL },
             Setting { client_cores: 0.0, ..USUAL },
             Setting { store_cores: f64::INFINITY, ..USUAL },
             Setting { disk_bytes_per_second: Some(f64::NAN), ..USUAL },

@@ -82,6 +82,9 @@ pub trait Volume: Send + Sync + 'static {
     /// A file got so many bytes that are in the metadata.
     fn added_inline(&self, ino: Ino, bytes: u64);
 
+    /// A client waits for a sync of the metadata.
+    fn note_sync(&self);
+
     /// A transaction freed these stripes.
     fn freed(&self, dead: Vec<DeadStripe>, seq: TxId);
 

@@ -210,6 +210,7 @@ impl<V: Volume> Port for Handle<V> {
     }
 
     fn sync(&self, seq: TxId) -> Result<()> {
+        self.sessions.volume.note_sync();
         self.meta()?.sync(seq)
     }
 
