@@ -41,6 +41,8 @@ const EXAMPLES: &str = "Examples:
   weft bench codes
   # The table of cached shapes, and decoding.
   weft bench codes --section table,decode
+  # The curves of ECFS: regions, and overlap.
+  weft bench codes --section regions --html curves.html
   # With every instruction, then with AVX2 alone.
   weft bench codes --kernel both --html codes.html
   # A trial run.
@@ -94,7 +96,7 @@ impl Args {
 pub enum Section {
     /// Gluster's table: 128 KiB of user data, 2 GiB in all; and more shapes from cache
     Table,
-    /// Region sizes of Partition Encoding, and conventional encoding beside
+    /// Region sizes of Partition Encoding, conventional encoding beside, and coding beside sending
     Regions,
     /// Streaming from memory, one core and all
     Memory,

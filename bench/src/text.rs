@@ -155,7 +155,7 @@ fn brief(of: &Value) -> String {
 }
 
 /// Lines of at most the width.
-fn wrapped(text: &str) -> String {
+pub(crate) fn wrapped(text: &str) -> String {
     let mut out = String::new();
     let mut column = 0;
     for word in text.split_whitespace() {

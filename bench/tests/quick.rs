@@ -19,6 +19,7 @@ fn every_section_gives_figures_json_text_and_charts() {
             "systematic",
             "cached",
             "regions",
+            "overlap",
             "memory",
             "memory-all",
             "cores",

@@ -6,6 +6,7 @@ mod decode;
 mod file;
 mod kernels;
 mod memory;
+mod overlap;
 mod regions;
 mod table;
 mod wide;

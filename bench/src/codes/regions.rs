@@ -23,18 +23,20 @@ enum Way {
 
 pub fn tables(contest: &mut Contest) -> Vec<Table> {
     let rows = SHAPES.iter().filter_map(|&(k, m)| row(contest, k, m).ok()).collect();
-    vec![Table {
+    let curves = Table {
         id: "regions".into(),
         title: "Region size of Partition Encoding, rs, one core".into(),
         how:
             "One stripe of 64 MiB blocks (shorter where memory is short), MiB/s of user data over the bytes of a block \
               coded at a time. Default: what the engine chooses from the caches. Conventional: for each data block \
-              one pass over all parity blocks, as the paper has it; gain is the best region over it."
+              one pass over all parity blocks, as the paper has it; gain is the best region over it: the paper says \
+              21.4 % of the time for 12+6. Shapes are k+m: k data blocks and m of parity."
                 .into(),
         first: "shape".into(),
         chart: Chart::Curves,
         rows,
-    }]
+    };
+    vec![curves, super::overlap::table(contest, &SHAPES)]
 }
 
 fn row(contest: &Contest, k: usize, m: usize) -> Result<Row, String> {
@@ -114,7 +116,7 @@ fn conventional(code: &dyn Code, stripes: &mut [Stripe]) -> f64 {
 }
 
 /// The block length wanted, halved until the stripe fits into half of the memory that is free.
-fn block_bytes(contest: &Contest, blocks: usize) -> usize {
+pub(super) fn block_bytes(contest: &Contest, blocks: usize) -> usize {
     let free = memory("MemAvailable").unwrap_or(u64::MAX) / 2;
     let halves = std::iter::successors(Some(contest.effort.region_block), |bytes| Some(bytes / 2));
     let fits = |bytes: &usize| (blocks * bytes) as u64 <= free || *bytes <= contest.effort.region_least;

@@ -2,6 +2,7 @@
 
 use super::study::{WORDS, published};
 use super::{Held, How, Measurement, Reached, Scenario};
+use crate::text::wrapped;
 use plan::placement::PolicyName;
 use plan::words::{count, size};
 use std::fmt::Write;
@@ -20,11 +21,7 @@ pub fn text(result: &Measurement) -> String {
         text += &beside(scenario);
         scenario.policies.iter().for_each(|reached| text += &stores(reached));
     }
-    for piece in wrapped(&format!("\n{WORDS}"), 118) {
-        text += &piece;
-        text.push('\n');
-    }
-    text
+    text + "\n" + &wrapped(WORDS)
 }
 
 /// What ran, in words.
@@ -106,22 +103,4 @@ fn beside(scenario: &Scenario) -> String {
 fn stores(reached: &Reached) -> String {
     let each: Vec<String> = reached.stores().iter().map(|bytes| format!("{}", bytes >> 20)).collect();
     format!("MiB on each store, {:<12} {}\n", format!("{}:", reached.policy), each.join(" "))
-}
-
-/// Lines of words.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    text.split('\n')
-        .flat_map(|line| {
-            let mut lines = vec![String::new()];
-            for word in line.split(' ') {
-                let last = lines.last_mut().expect("there is one");
-                match () {
-                    () if last.is_empty() => *last = word.to_owned(),
-                    () if last.len() + 1 + word.len() > width => lines.push(word.to_owned()),
-                    () => *last += &format!(" {word}"),
-                }
-            }
-            lines
-        })
-        .collect()
 }

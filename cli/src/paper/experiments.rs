@@ -164,7 +164,18 @@ pub const ALL: &[Experiment] = &[
     Experiment {
         paper: Paper::Ecfs,
         figures: &["8", "9", "10", "11"],
-        shows: "write bandwidth and space by placement policy, balanced and unbalanced load",
+        shows: "write bandwidth and space by placement policy, simulated with 8 to 1024 servers",
+        command: &["bench", "placement", "--simulated"],
+        full: &["--seeds", "20"],
+        quick: QUICK,
+        files: &[("--json-file", "json"), ("--html", "html"), ("--csv", "csv")],
+        has_dir: false,
+        differs: "a model: what the paper does not say of its disks and nodes is assumed",
+    },
+    Experiment {
+        paper: Paper::Ecfs,
+        figures: &["8", "9", "10", "11"],
+        shows: "write bandwidth and space by placement policy, balanced and unbalanced load, with processes",
         command: &["bench", "placement"],
         full: &["--seconds", "15", "--rounds", "5"],
         quick: QUICK,
@@ -200,7 +211,12 @@ impl Experiment {
     /// What its files are called, without the ending.
     pub fn file_name(&self) -> String {
         let first = self.figures[0].replace(' ', "-");
-        format!("{}-{first}", self.paper.name())
+        let how = if self.is_simulated() { "-simulated" } else { "" };
+        format!("{}-{first}{how}", self.paper.name())
+    }
+
+    fn is_simulated(&self) -> bool {
+        self.command.contains(&"--simulated")
     }
 
     /// Its figures in words.
@@ -247,7 +263,7 @@ mod tests {
         for figure in ["", "1", "table", "table 4", "fig", "44"] {
             assert_eq!(of(Paper::Exstorus, figure), 0, "{figure}");
         }
-        assert_eq!((of(Paper::Energy, "3a"), of(Paper::Gluster, "t1"), of(Paper::Ecfs, "11")), (1, 1, 1));
+        assert_eq!((of(Paper::Energy, "3a"), of(Paper::Gluster, "t1"), of(Paper::Ecfs, "11")), (1, 1, 2));
     }
 
     /// No two write the same file, no figure is repeated twice, and every command is understood.
@@ -260,7 +276,10 @@ mod tests {
         for experiment in ALL {
             let figures = experiment.figures.iter();
             assert!(figures.clone().all(|figure| {
-                ALL.iter().filter(|other| other.paper == experiment.paper && other.has(figure)).count() == 1
+                let same = |other: &&Experiment| {
+                    other.paper == experiment.paper && other.is_simulated() == experiment.is_simulated()
+                };
+                ALL.iter().filter(same).filter(|other| other.has(figure)).count() == 1
             }));
             for more in [experiment.full, experiment.quick] {
                 let mut words = vec!["weft"];

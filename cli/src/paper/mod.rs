@@ -97,7 +97,11 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
 
 fn figures(experiment: &Experiment) -> String {
     let only_tables = experiment.figures.iter().all(|figure| figure.starts_with("table"));
-    if only_tables { experiment.all_figures() } else { format!("figures {}", experiment.all_figures()) }
+    match experiment.figures {
+        all if only_tables => all.join(", "),
+        [one] => format!("figure {one}"),
+        all => format!("figures {}", all.join(", ")),
+    }
 }
 
 fn list(chosen: &[&Experiment], arguments: &Arguments, force: bool, as_json: bool) -> Outcome {

@@ -61,6 +61,8 @@ pub struct MetaHost {
     address: SocketAddr,
     metrics: Option<SocketAddr>,
     as_json: bool,
+    /// The process has no other volume.
+    alone: bool,
     begun: Instant,
     was_ready: AtomicBool,
     /// It has waited for the stores long enough.
@@ -78,7 +80,7 @@ impl MetaHost {
         own: Peer,
         address: SocketAddr,
         behaviour: Arc<Behaviour>,
-        as_json: bool,
+        (alone, as_json): (bool, bool),
     ) -> Result<Self, Failure> {
         let id = fs::holder_id(directory)?;
         let volume = Arc::<Hosted>::default();
@@ -104,6 +106,7 @@ impl MetaHost {
             address,
             metrics: None,
             as_json,
+            alone,
             begun: Instant::now(),
             was_ready: AtomicBool::new(false),
             gave_up: AtomicBool::new(false),
@@ -212,7 +215,7 @@ impl Host for MetaHost {
         if self.was_ready.swap(true, Ordering::SeqCst) {
             match holder {
                 None => show::warning(format_args!("this server has the volume {} now", self.name)),
-                Some(holder) => show::warning(format_args!("this server stands by; {} has the volume", holder.name)),
+                Some(holder) => self.say(&format!("this server stands by; {} has the volume", holder.name)),
             }
             return;
         }
@@ -236,21 +239,30 @@ impl Host for MetaHost {
 
     fn waits(&self, why: &fs::Error, begun: Duration) -> bool {
         let left = self.behaviour.patience.saturating_sub(begun);
-        if left.is_zero() {
+        // The end of the process would be that of the other volumes.
+        if left.is_zero() && self.alone {
             self.gave_up.store(true, Ordering::SeqCst);
             return false;
         }
         let why = why.to_string();
+        let is_late = left.is_zero() && !self.gave_up.swap(left.is_zero(), Ordering::SeqCst);
         let mut last_notice = lock(&self.last_notice);
-        if last_notice.as_ref().is_none_or(|(when, what)| *what != why && when.elapsed() >= NOTICE_INTERVAL) {
+        let is_new = |(when, what): &(Instant, String)| *what != why && when.elapsed() >= NOTICE_INTERVAL;
+        if is_late || last_notice.as_ref().is_none_or(is_new) {
             let left = show::count(left.as_secs().max(1) as usize, "second");
-            show::warning(format_args!("waits for the stores, for up to {left}: {why}"));
+            match self.gave_up.load(Ordering::SeqCst) {
+                true => self.say(&format!("nobody has the volume, and this server goes on trying: {why}")),
+                false => self.say(&format!("waits for the stores, for up to {left}: {why}")),
+            }
             *last_notice = Some((Instant::now(), why));
         }
         true
     }
 
     fn say(&self, line: &str) {
-        show::warning(line);
+        match self.alone {
+            true => show::warning(line),
+            false => show::warning(format_args!("{}: {line}", self.name)),
+        }
     }
 }

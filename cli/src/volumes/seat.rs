@@ -161,8 +161,9 @@ fn join(directory: &Path, volume: &str, own: &Peer, key: Option<Arc<ClusterKey>>
     label.write_pointer(directory).map_err(failed)
 }
 
-/// Serves volumes until a signal comes. One that cannot be served is reported, and the others are
-/// served; the exit status tells in the end.
+/// Serves volumes until a signal comes. A directory that cannot be used ends the start. One of
+/// several volumes that cannot be opened is tried again and again, and the others are served; what
+/// fails for good is in the exit status in the end.
 pub(super) fn serve_meta(
     directories: &[PathBuf],
     listener: TcpListener,
@@ -184,7 +185,8 @@ pub(super) fn serve_meta(
             return Err(Failure::Usage(why));
         }
         let lock = patiently(directory, || fs::lock_directory(directory))?;
-        hosts.push(MetaHost::new(directory, label.name, lock, own.clone(), address, behaviour.clone(), as_json)?);
+        let how = (directories.len() == 1, as_json);
+        hosts.push(MetaHost::new(directory, label.name, lock, own.clone(), address, behaviour.clone(), how)?);
     }
     let service = Server::new(VolumesService::new(hosts.iter().map(|host| (&host.name[..], &*host.post))), options);
     let load = service.clone();

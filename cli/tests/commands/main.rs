@@ -11,6 +11,7 @@ mod limits;
 mod model;
 mod mounts;
 mod overwriting;
+mod paper;
 mod promptly;
 mod recovery;
 mod refusals;

@@ -345,7 +345,10 @@ impl Link {
                 }
                 // A server that never understood this client will not do so later.
                 Err(wire::Error::Protocol(why)) if session == SessionId::NONE && self.is_only() => return failed(&why),
-                Err(wire::Error::Refused(why)) if session != SessionId::NONE || self.is_only() => return failed(&why),
+                // With a session it was the right server before: it was started with other volumes
+                // meanwhile, or the client was sent to one that has others. It is waited for, as
+                // one that is down.
+                Err(wire::Error::Refused(why)) if session == SessionId::NONE && self.is_only() => return failed(&why),
                 Err(error) if !self.left(begun).is_zero() => {
                     wish.again |= !matches!(error, wire::Error::Unavailable { sent: false, .. });
                     self.state.servers.look(turn, proof.opening.number).await;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use volume::target::{Memory, Target};
-use wire::{Role, Server, ServerOptions, Service};
+use wire::{Peer, Reply, Request, Role, Server, ServerOptions, Service};
 
 struct Lab {
     label: Label,
@@ -112,6 +112,52 @@ fn a_client_finds_the_server_that_has_the_volume_and_follows_it() {
     let made = made.load(Ordering::SeqCst) as usize;
     assert_eq!(listed.iter().filter(|entry| entry.name.starts_with(b"file")).count(), made);
     client.sync_all().unwrap();
+    client.close_volume().unwrap();
+}
+
+/// A server that has other volumes. It counts the clients that it refuses.
+#[derive(Default)]
+struct Other(AtomicU32);
+
+impl Service for Other {
+    async fn call(&self, _request: Request) -> Reply {
+        Reply::default()
+    }
+
+    fn connected(&self, _peer: &Arc<Peer>) -> Result<(), String> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Err("it has the volume mails, not \"films\"".into())
+    }
+}
+
+/// One of the servers that a client knows has other volumes. While the right one has not the volume
+/// for a moment, the client asks that one, too; that is no error to anybody.
+#[test]
+fn a_client_waits_also_where_a_server_has_other_volumes() {
+    let lab = Lab::new();
+    let (standby, other) = (Standby::new(Whereabouts::default()), Arc::new(Other::default()));
+    let servers = vec![serve(standby.service()), serve(other.clone())];
+    let holder = lab.open();
+    standby.hold(Some(holder.clone()));
+    let address = VolumeAddress { servers: servers.clone(), volume: "films".into() };
+    let client = connect(&address, "client", OpenOptions::default()).unwrap();
+    make(&client, "before").unwrap();
+    client.sync_all().unwrap();
+    let refused = other.0.load(Ordering::SeqCst);
+    let next = std::thread::scope(|scope| {
+        holder.retire(Whereabouts::default());
+        standby.hold(None);
+        let made = scope.spawn(|| make(&client, "meanwhile").and_then(|_| client.sync_all()));
+        while other.0.load(Ordering::SeqCst) < refused + 2 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        holder.close().unwrap();
+        let next = lab.open();
+        standby.hold(Some(next.clone()));
+        made.join().unwrap().unwrap();
+        next
+    });
+    assert_eq!(next.volume().list(ROOT, 0, 100).unwrap().iter().filter(|it| it.name.starts_with(b"mean")).count(), 1);
     client.close_volume().unwrap();
 }
 

@@ -15,6 +15,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use volume::target::{Space, Target, make_private};
 
+/// Longest name of a volume: clients show it when they connect.
+const MAX_NAME_BYTES: usize = 255;
+
 /// The parameters of a new volume.
 #[derive(Clone, Debug)]
 pub struct Create {
@@ -82,6 +85,9 @@ impl Create {
         let least = 2 * (block_bytes(shape.k) as u32 + 65_536);
         if self.chunk_bytes < least || self.chunk_bytes > 1 << 30 {
             return Err(Error::Invalid(format!("a chunk can have {least} bytes to 1 GiB")));
+        }
+        if self.name.len() > MAX_NAME_BYTES {
+            return Err(Error::Invalid(format!("a volume's name has at most {MAX_NAME_BYTES} bytes")));
         }
         if directory.join(POINTER).exists() {
             return Err(Error::Conflict(format!("{} is a volume already", volume::Shown(directory))));

@@ -12,7 +12,7 @@ mod choose;
 mod model;
 mod report;
 
-pub use report::{html, text};
+pub use report::{csv, html, text};
 
 use serde::Serialize;
 use std::sync::Mutex;

@@ -48,6 +48,24 @@ fn line(outcome: &Outcome) -> String {
     )
 }
 
+/// A line for each number of servers, load and policy.
+pub fn csv(study: &Study) -> String {
+    let mut text = "servers,load,policy,bytes_per_second,least,most,over_round_robin,over_random,uneven\n".to_owned();
+    for comparison in &study.comparisons {
+        for outcome in &comparison.outcomes {
+            let Outcome { policy, bytes_per_second, range: [least, most], .. } = outcome;
+            let Outcome { over_round_robin, over_random, uneven, .. } = outcome;
+            text.push_str(&format!(
+                "{},{},{},{bytes_per_second:.0},{least:.0},{most:.0},{over_round_robin:.4},{over_random:.4},{uneven:.4}\n",
+                comparison.servers,
+                load(comparison.unbalanced),
+                policy.name()
+            ));
+        }
+    }
+    text
+}
+
 /// As one page that needs no other file.
 pub fn html(study: &Study) -> String {
     let mut charts = Vec::new();

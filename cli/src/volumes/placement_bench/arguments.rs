@@ -26,6 +26,8 @@ const QUICK_SECONDS: f64 = 0.5;
   # As root: by the processors instead of the network.
   weft bench placement --how cpu
   weft bench placement --quick --json
+  # The paper's experiment, simulated with 32 servers.
+  weft bench placement --simulated --servers 32
 
 Stores, a metadata server and clients run as processes on this machine, new ones for each turn. Every client writes \
 for a while and syncs; with the unbalanced load, half of them have a second writer. Each store is held to the same \
@@ -84,6 +86,21 @@ pub struct Arguments {
     /// One short round: whether it works, not how fast
     #[arg(long, conflicts_with_all = ["seconds", "rounds"])]
     pub quick: bool,
+    /// Simulate the paper's experiment instead, with many servers; nothing is measured
+    #[arg(long, conflicts_with_all = ["slow", "how", "seconds", "rounds", "dir"])]
+    pub simulated: bool,
+    /// With --simulated, how many servers [default: 8,16,32,128,1024]
+    #[arg(
+        long, value_name = "N", value_delimiter = ',', requires = "simulated",
+        value_parser = clap::value_parser!(u32).range(1..=100_000)
+    )]
+    pub servers: Vec<u32>,
+    /// With --simulated, runs of each, with other chances [default: 4]
+    #[arg(
+        long, value_name = "N", requires = "simulated",
+        value_parser = clap::value_parser!(u32).range(1..=1000)
+    )]
+    pub seeds: Option<u32>,
     /// Also write the result to a file
     #[arg(long, value_name = "FILE")]
     pub json_file: Option<PathBuf>,

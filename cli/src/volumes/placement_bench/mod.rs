@@ -2,12 +2,12 @@
 //! this machine: the experiments of paper 003 (ECFS), section VI.B, also with stores that are slow.
 //!
 //! Everything takes its turn in each round, in a new cluster: a policy learns nothing from what
-//! another one did. A study by the simulator has the same arguments and another way to
-//! [`Measurement`]; its place is beside [`measure`].
+//! another one did. With `--simulated`, the simulator does the paper's experiment instead.
 
 mod arguments;
 mod hold;
 mod round;
+mod simulated;
 mod writer;
 
 pub use arguments::Arguments;
@@ -27,6 +27,9 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
     }
     for file in arguments.files() {
         output::check(file, force)?;
+    }
+    if arguments.simulated {
+        return simulated::run(arguments, force, as_json);
     }
     arguments.check()?;
     let control = interrupt::control(false);

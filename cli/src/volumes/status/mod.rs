@@ -12,9 +12,11 @@ use super::{hosted, open_own, places, rebalance, served};
 use crate::failure::{Failure, Outcome};
 use crate::{show, unprotected};
 use clap::Args;
+use cluster::StoreAddress;
 use fs::label::Role;
 use fs::{AtRisk, DomainStatus, Scrub, Status, TargetState};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use volume::Shown;
@@ -75,7 +77,14 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         volume.wait_for_mirrors(MIRRORS_CATCH_UP)?;
     }
     let status = volume.status()?;
-    let reports = places().stores().reports.all();
+    // This process may have other volumes, on other stores.
+    let own: BTreeSet<String> = status
+        .targets
+        .iter()
+        .filter_map(|target| StoreAddress::of(&target.path)?.ok().map(|store| store.server))
+        .collect();
+    let mut reports = places().stores().reports.all();
+    reports.retain(|store, _| own.contains(store));
     if as_json {
         let mut document = document(&status);
         document["stores"] = stores::document(&status, &reports);

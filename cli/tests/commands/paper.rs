@@ -1,0 +1,59 @@
+//! `weft bench paper`, and what it repeats without a cluster.
+
+use crate::scratch::{Scratch, run, weft};
+use serde_json::Value;
+use std::fs;
+
+#[test]
+fn experiments_are_listed_with_their_commands() {
+    let text = String::from_utf8(run(weft().args(["bench", "paper"])).good()).unwrap();
+    for part in ["exstorus: \"Cost analysis", "figures 4, 5:", "weft bench codes --section table", "--simulated"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let all = run(weft().args(["bench", "paper", "--json"])).json();
+    assert_eq!(all["experiments"].as_array().unwrap().len(), text.matches("\n    weft ").count());
+    // One figure, with files and the paper's size.
+    let one = ["bench", "paper", "exstorus", "fig. 12", "--dry-run", "--full", "--out", "a b"];
+    let line = String::from_utf8(run(weft().args(one)).good()).unwrap();
+    assert!(line.contains("--count 50000") && line.contains("'a b/exstorus-table-1.json'"), "{line}");
+    let said = run(weft().args(["bench", "paper", "gluster", "7"])).failed(2);
+    assert!(said.contains("no command repeats 7 of gluster; there are table 1, table 2"), "{said}");
+}
+
+#[test]
+fn a_figure_is_repeated_into_files() {
+    let scratch = Scratch::new(0);
+    let out = scratch.path.join("results");
+    let repeat = || {
+        let mut command = weft();
+        command.args(["bench", "paper", "ecfs", "6", "--quick", "--out"]).arg(&out);
+        command
+    };
+    let text = String::from_utf8(run(&mut repeat()).good()).unwrap();
+    assert!(text.starts_with("== ecfs, figure 6: encoding by the size of regions"), "{text}");
+    let page = fs::read_to_string(out.join("ecfs-6.html")).unwrap();
+    assert!(page.contains("<svg"));
+    let result: Value = serde_json::from_str(&fs::read_to_string(out.join("ecfs-6.json")).unwrap()).unwrap();
+    assert!(result.is_object());
+    // A second run replaces nothing unasked, and says what it could not do.
+    let said = run(&mut repeat()).failed(1);
+    assert!(said.contains("exists; give --force to replace it") && said.contains("not repeated: ecfs-6"), "{said}");
+    run(repeat().arg("--force")).good();
+}
+
+#[test]
+fn placement_is_compared_in_the_simulator() {
+    let simulated = |more: &[&str]| run(weft().args(["bench", "placement", "--simulated", "--quick"]).args(more));
+    let first = simulated(&["--json"]).good();
+    assert!(first == simulated(&["--json"]).good(), "the same chances");
+    let study: Value = serde_json::from_slice(&first).unwrap();
+    let comparisons = study["comparisons"].as_array().unwrap();
+    assert_eq!(comparisons.len(), 4, "two numbers of servers, two loads");
+    let is_whole = |it: &Value| it["outcomes"].as_array().unwrap().len() == 5;
+    assert!(comparisons.iter().all(is_whole));
+    let text = String::from_utf8(simulated(&["--servers", "32"]).good()).unwrap();
+    assert!(text.contains("modelled") && text.contains("the paper's adaptive"), "{text}");
+    let said = simulated(&["--servers", "4"]).failed(2);
+    assert!(said.contains("servers are from 8"), "{said}");
+    simulated(&["--slow", "2"]).failed(2);
+}
