@@ -4,7 +4,11 @@ use super::{Cluster, Config, Failures, MAX_STORES, Volume, Workload};
 use crate::check::{Checked, at_least, between, whole};
 
 /// The most chunks: two bytes each.
-const MAX_CHUNKS: u64 = 400_000_000;
+const MAX_CHUNKS: u64 = 200_000_000;
+/// The most sets: when many stores are lost at once, each takes some hundred bytes.
+const MAX_SETS: u64 = 50_000_000;
+/// The longest chunk: the bytes of all are a u64.
+const MAX_CHUNK_BYTES: u64 = 1 << 36;
 /// The widest set: lost positions are the bits of a number.
 const MAX_WIDTH: u64 = 64;
 /// The most failures in a run: more have no meaning, and take for ever.
@@ -18,8 +22,8 @@ impl Config {
         whole("volume.m", (*m).into(), 0, MAX_WIDTH)?;
         let width = u64::from(k + m);
         whole("the width k + m", width, 1, MAX_WIDTH)?;
-        whole("volume.sets", *sets, 1, MAX_CHUNKS / width)?;
-        whole("volume.chunk", chunk.0, 1 << 12, 1 << 40)?;
+        whole("volume.sets", *sets, 1, MAX_SETS.min(MAX_CHUNKS / width))?;
+        whole("volume.chunk", chunk.0, 1 << 12, MAX_CHUNK_BYTES)?;
         whole("volume.domain_level", (*domain_level).into(), 1, 4)?;
         whole("volume.placers", (*placers).into(), 1, 64)?;
         if scoring.is_some_and(|scoring| !scoring.is_sound()) {

@@ -49,8 +49,8 @@ pub fn html(report: &Report) -> String {
          <style>\n{STYLE}</style></head>\n\
          <body><main><h1>Weft: a simulated cluster</h1>\n<p class=\"how\">Placement, order and \
          destinations of repairs and rebalancing are decided by the program itself. Speeds, failures \
-         and clients are modelled: nothing here was measured.</p>\n<pre>{}</pre>\n<div class=\"charts\">\n{}\n</div>\n<details><summary>What was \
-         simulated</summary><pre>{config}</pre></details></main></body></html>\n",
+         and clients are modelled: nothing here was measured.</p>\n<pre>{}</pre>\n<div class=\"charts\">\n{}\n</div>\n\
+         <details><summary>What was simulated</summary><pre>{config}</pre></details></main></body></html>\n",
         escape(&text(report)),
         charts.join("\n")
     )

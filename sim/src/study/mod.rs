@@ -107,6 +107,11 @@ pub fn study(options: &Options) -> Result<Study, String> {
     if !(1..=1000).contains(&options.seeds) {
         return Err("seeds are from 1 to 1000".into());
     }
+    let of = &options.setting;
+    let positive = [of.disk_per_second, of.writer_per_second, of.speed_seconds, of.report_seconds];
+    if !positive.iter().all(|value| (1e-2..1e12).contains(value)) || of.in_network == 0 || of.k == 0 {
+        return Err("speeds, times and sub-networks of a setting are above 0".into());
+    }
     let mut jobs = Vec::new();
     for &servers in &options.servers {
         for unbalanced in [false, true] {

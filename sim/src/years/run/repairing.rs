@@ -31,6 +31,8 @@ impl Run<'_> {
         let Some(&lacks) = self.degraded.get(&set).filter(|lacks| lacks.known != 0 && lacks.rebuilding == 0) else {
             return;
         };
+        // Others may have moved since the queue was made.
+        self.table.read(set as usize, &mut degraded.places);
         degraded.lost = positions(lacks.known).map(Position::at).collect();
         let k = self.config.volume.k as usize;
         let readable = |(position, id): &(Position, TargetId)| {
