@@ -4,7 +4,7 @@
 //! spare). Times between failures and times of repair are taken for exponential and independent,
 //! which they are not: to stand beside a simulation, not in place of one.
 
-/// A set in which chunks are lost and repaired. Rates are in any unit of time, as long as it is one.
+/// A set in which chunks are lost and repaired. Rates are in any unit of time, but all in the same.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chain {
     /// Chunks of the set.
@@ -20,8 +20,8 @@ impl Chain {
     /// The mean time until a set that is whole is lost; infinite where nothing is ever lost.
     ///
     /// With `t(j)` the time from `j` lost on: `t(j) = 1/(f(j) + r(j)) + (f(j)·t(j+1) +
-    /// r(j)·t(0))/(f(j) + r(j))`, where `f(j) = (width − j)·loss`, `r(0) = 0`, `t(m+1) = 0`. From the
-    /// last backwards each is `a + b·t(0)`, and so `t(0) = a(0)/(1 − b(0))`. What is kept is `1 − b`,
+    /// r(j)·t(0))/(f(j) + r(j))`, where `f(j) = (width - j)·loss`, `r(0) = 0`, `t(m+1) = 0`. From the
+    /// last backwards each is `a + b·t(0)`, and so `t(0) = a(0)/(1 - b(0))`. What is kept is `1 - b`,
     /// since `b` is close to 1 where sets live long.
     pub fn mean_time_to_loss(&self) -> f64 {
         let (mut a, mut one_minus_b) = (0.0, 1.0);
@@ -57,8 +57,8 @@ mod tests {
     }
 
     /// By hand: without spare the first loss of any of n is the end. With one spare,
-    /// `t0 = 1/nλ + t1` and `t1 = 1/((n−1)λ+μ) + μ/((n−1)λ+μ)·t0` give
-    /// `t0 = ((2n−1)λ + μ) / (n(n−1)λ²)`: a mirror with λ = 1, μ = 10 lives (3 + 10)/2.
+    /// `t0 = 1/nλ + t1` and `t1 = 1/((n-1)λ+μ) + μ/((n-1)λ+μ)·t0` give
+    /// `t0 = ((2n-1)λ + μ) / (n(n-1)λ²)`: a mirror with λ = 1, μ = 10 lives (3 + 10)/2.
     #[test]
     fn none_and_one_spare() {
         near(chain(5, 0.25, &[]).mean_time_to_loss(), 0.8);
@@ -88,7 +88,7 @@ mod tests {
             assert!(time > last && time.is_finite());
             last = time;
         }
-        // 1 − b would be lost in rounding: eight spare, repaired a billion times faster than lost.
+        // 1 - b would be lost in rounding: eight spare, repaired a billion times faster than lost.
         let long = chain(16, 1e-9, &[1.0; 8]).mean_time_to_loss();
         assert!(long > 1e60 && long.is_finite(), "{long}");
         assert_eq!(chain(8, 0.0, &[1.0]).mean_time_to_loss(), f64::INFINITY);

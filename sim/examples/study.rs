@@ -1,5 +1,5 @@
-//! The comparison of placement policies in paper 003 (ECFS), figures 8 to 11, as a model: `cargo run
-//! --release -p sim --example study [SERVERS..]`.
+//! The comparison of placement policies in paper 003 (ECFS), figures 8 to 11, as a model:
+//! `cargo run --release -p sim --example study [SERVERS..]`.
 
 use sim::study::{Options, study, text};
 

@@ -1,18 +1,13 @@
 //! What is simulated: a small TOML file. Every value is checked, so that whatever a file says, the
 //! simulation neither overflows nor takes memory without bound.
 
-use crate::check::{Checked, at_least, between, whole};
+mod checks;
+
 use plan::placement::{Placement, PolicyName, Scoring};
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// The most stores: a target's number has 16 bits, and some are kept for growth.
 pub const MAX_STORES: u64 = 60_000;
-/// The most chunks: two bytes each.
-const MAX_CHUNKS: u64 = 400_000_000;
-/// The widest set: lost positions are the bits of a number.
-const MAX_WIDTH: u64 = 64;
-/// The most failures in a run: more have no meaning, and take for ever.
-const MAX_FAILURES: f64 = 1e6;
 
 /// A length in bytes: a number, or text such as `16T` and `64MiB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -309,115 +304,9 @@ impl Config {
         [networks, rows, cabinets, stores].into_iter().fold(1u64, |all, each| all.saturating_mul(each.into()))
     }
 
-    fn check(&self) -> Checked {
-        self.check_cluster()?;
-        let Volume { k, m, sets, chunk, domain_level, scoring, placers, .. } = &self.volume;
-        whole("volume.k", (*k).into(), 1, MAX_WIDTH)?;
-        whole("volume.m", (*m).into(), 0, MAX_WIDTH)?;
-        let width = u64::from(k + m);
-        whole("the width k + m", width, 1, MAX_WIDTH)?;
-        whole("volume.sets", *sets, 1, MAX_CHUNKS / width)?;
-        whole("volume.chunk", chunk.0, 1 << 12, 1 << 40)?;
-        whole("volume.domain_level", (*domain_level).into(), 1, 4)?;
-        whole("volume.placers", (*placers).into(), 1, 64)?;
-        if scoring.is_some_and(|scoring| !scoring.is_sound()) {
-            return Err("volume.scoring: weights are from 0 to 1000, tau is from 0 to 0.95, a + b is above 0".into());
-        }
-        if width > self.stores() {
-            return Err(format!("a set of {width} chunks does not fit on {} stores", self.stores()));
-        }
-        self.check_growth()?;
-        if let Some(failures) = &self.failures {
-            failures.check(self.most_stores())?;
-        }
-        self.workload.as_ref().map_or(Ok(()), Workload::check)
-    }
-
-    fn check_cluster(&self) -> Checked {
-        let Cluster { networks, rows, cabinets, stores, disk, .. } = &self.cluster;
-        for (name, count) in [("networks", networks), ("rows", rows), ("cabinets", cabinets), ("stores", stores)] {
-            whole(&format!("cluster.{name}"), (*count).into(), 1, MAX_STORES)?;
-        }
-        whole("the number of stores", self.stores(), 1, MAX_STORES)?;
-        whole("cluster.disk", disk.0, 1 << 20, 1 << 60)?;
-        let cluster = &self.cluster;
-        for (name, speed) in [
-            ("disk_mb_per_second", cluster.disk_mb_per_second),
-            ("link_mb_per_second", cluster.link_mb_per_second),
-            ("processor_mb_per_second", cluster.processor_mb_per_second),
-        ] {
-            between(&format!("cluster.{name}"), speed, 1e-3, 1e9)?;
-        }
-        whole("the number of classes", self.class.len() as u64, 0, 100)?;
-        for class in &self.class {
-            between("class.part", class.part, 0.0, 1.0)?;
-            whole("class.disk", class.disk.map_or(1 << 20, |disk| disk.0), 1 << 20, 1 << 60)?;
-            let speeds = [class.disk_mb_per_second, class.link_mb_per_second, class.processor_mb_per_second];
-            for speed in speeds.into_iter().flatten() {
-                between("the MB a second of a class", speed, 1e-3, 1e9)?;
-            }
-        }
-        between("the parts of all classes together", self.class.iter().map(|class| class.part).sum(), 0.0, 1.0)
-    }
-
     /// Stores at the end of all growth, also those that left.
     pub fn most_stores(&self) -> u64 {
         self.growth.iter().fold(self.stores(), |all, step| all.saturating_add(step.add_stores.into()))
-    }
-
-    fn check_growth(&self) -> Checked {
-        whole("the steps of growth", self.growth.len() as u64, 0, 100)?;
-        for step in &self.growth {
-            if (step.add_stores == 0) == step.drain.is_none() {
-                return Err("growth: a step has one of add_stores and drain".into());
-            }
-            whole("growth.disk", step.disk.map_or(1 << 20, |disk| disk.0), 1 << 20, 1 << 60)?;
-            between("growth.limit_mb_per_second", step.limit_mb_per_second, 1e-3, 1e9)?;
-        }
-        whole("the number of stores after growth", self.most_stores(), 1, MAX_STORES)
-    }
-}
-
-impl Failures {
-    fn check(&self, stores: u64) -> Checked {
-        whole("failures.years", self.years.into(), 1, 1000)?;
-        whole("failures.runs", self.runs.into(), 1, 10_000)?;
-        at_least("failures.server_mtbf_years", self.server_mtbf_years)?;
-        at_least("failures.cabinet_mtbf_years", self.cabinet_mtbf_years)?;
-        between("failures.replace_hours", self.replace_hours, 0.0, 1e6)?;
-        let never = self.rebalance_days == 0.0;
-        between("failures.rebalance_days", if never { 1.0 } else { self.rebalance_days }, 0.01, 1e5)?;
-        between("failures.cabinet_hours", self.cabinet_hours, 0.0, 1e6)?;
-        between("failures.correlated_per_year", self.correlated_per_year, 0.0, 1e4)?;
-        whole("failures.correlated_stores", self.correlated_stores.into(), 1, stores)?;
-        between("failures.latent_errors_per_tb_year", self.latent_errors_per_tb_year, 0.0, 1e4)?;
-        between("failures.scrub_days", self.scrub_days, 0.0, 1e5)?;
-        between("failures.detection_minutes", self.detection_minutes, 0.0, 1e6)?;
-        between("failures.repair_share", self.repair_share, 1e-6, 1.0)?;
-        whole("failures.repairs_at_a_time", self.repairs_at_a_time.into(), 0, 1_000_000)?;
-        let rate = |mtbf: f64| if mtbf > 0.0 { stores as f64 / mtbf } else { 0.0 };
-        let correlated = self.correlated_per_year * f64::from(self.correlated_stores);
-        let in_a_year = rate(self.server_mtbf_years) + rate(self.cabinet_mtbf_years) + correlated;
-        if in_a_year * f64::from(self.years) > MAX_FAILURES {
-            return Err(format!("failures: more than {MAX_FAILURES} in a run; choose fewer years or rarer failures"));
-        }
-        Ok(())
-    }
-}
-
-impl Workload {
-    fn check(&self) -> Checked {
-        whole("workload.clients", self.clients.into(), 1, 10_000)?;
-        whole("workload.writers", self.writers.into(), 1, 1000)?;
-        whole("workload.clients times writers", u64::from(self.clients) * u64::from(self.writers), 1, 100_000)?;
-        between("workload.second_writer_part", self.second_writer_part, 0.0, 1.0)?;
-        whole("workload.record", self.record.0, 1 << 12, 1 << 40)?;
-        between("workload.read_share", self.read_share, 0.0, 1.0)?;
-        between("workload.seconds", self.seconds, 1.0, 1e5)?;
-        between("workload.link_mb_per_second", self.link_mb_per_second, 1e-3, 1e9)?;
-        between("workload.report_seconds", self.report_seconds, 0.1, 1e5)?;
-        between("workload.speed_spread", self.speed_spread, 0.0, 1.0)?;
-        between("workload.speed_seconds", self.speed_seconds, 0.1, 1e6)
     }
 }
 

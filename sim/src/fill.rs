@@ -121,7 +121,8 @@ mod tests {
 
     #[test]
     fn adaptive_placement_fills_mixed_disks_by_ratio() {
-        let text = "[volume]\nsets = 20000\n[cluster]\ncabinets = 16\nstores = 4\ndisk = \"1T\"\n[[class]]\npart = 0.5\ndisk = \"2T\"";
+        let text = "[volume]\nsets = 20000\n[cluster]\ncabinets = 16\nstores = 4\ndisk = \"1T\"\n\
+                    [[class]]\npart = 0.5\ndisk = \"2T\"";
         let (config, cluster, table) = filled(text, 2);
         let [least, mean, most] = look(&config, &cluster, &table).used;
         assert!(least > 0.97 * mean && most < 1.03 * mean, "{least} {mean} {most}");

@@ -57,19 +57,21 @@ pub fn grow(
             watch.add(set);
         },
         |made| {
-            [made.from, made.to].into_iter().for_each(|id| moved[usize::from(id.0)] += made.bytes);
+            for id in [made.from, made.to] {
+                moved[usize::from(id.0)] = moved[usize::from(id.0)].saturating_add(made.bytes);
+            }
             chunks += 1;
         },
     );
     cluster.count(table);
-    let bytes = chunks * volume.chunk.0;
+    let bytes = u64::saturating_mul(chunks, volume.chunk.0);
     let speed = |id: usize| cluster.stores[id].disk.min(cluster.stores[id].link);
     let busiest = moved.iter().enumerate().map(|(id, bytes)| *bytes as f64 / speed(id)).fold(0.0, f64::max);
     Ok(Grown {
         what: describe(step),
         chunks,
         bytes,
-        least_bytes: outlook.must + outlook.above,
+        least_bytes: outlook.must.saturating_add(outlook.above),
         stuck: outlook.stuck,
         seconds_at_limit: bytes as f64 / (step.limit_mb_per_second * 1e6),
         seconds_of_busiest: busiest,

@@ -16,6 +16,7 @@ pub mod config;
 mod fill;
 mod flow;
 mod growth;
+mod placing;
 pub mod report;
 mod run;
 mod speeds;

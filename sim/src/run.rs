@@ -15,7 +15,8 @@ const PARTS: usize = 10;
 /// One line, when a step of growth cannot be.
 pub fn run(config: &Config, threads: usize, watch: &Watch) -> Result<Report, String> {
     let mut cluster = Cluster::new(config);
-    let (stores, capacity) = (cluster.stores.len() as u64, cluster.stores.iter().map(|store| store.total).sum());
+    let stores = cluster.stores.len() as u64;
+    let capacity = cluster.stores.iter().fold(0u64, |sum, store| sum.saturating_add(store.total));
     let mut table = fill::fill(config, &mut cluster, threads, watch);
     let filled = fill::look(config, &cluster, &table);
     let mut steps = Vec::with_capacity(config.growth.len());
@@ -87,6 +88,19 @@ mod tests {
         let page = html(&report);
         assert!(page.matches("<svg").count() >= 5 && page.ends_with("</html>\n"));
         assert!(!["http:", "https:", "src=", "url(", "NaN", "inf,"].iter().any(|word| page.contains(word)));
+    }
+
+    /// The largest values that are allowed: no sum overflows.
+    #[test]
+    fn the_largest_values_are_simulated() {
+        let text = "[cluster]\ndisk = 1152921504606846976\n[volume]\nchunk = \"64GiB\"\nsets = 500\n\
+                    [[growth]]\nadd_stores = 1\n[failures]\nruns = 1\nserver_mtbf_years = 0.5\n\
+                    correlated_per_year = 5.0\n\
+                    correlated_stores = 32\nlatent_errors_per_tb_year = 10000.0\nscrub_days = 100000.0\n\
+                    [workload]\nclients = 1\nrecord = \"1T\"\nseconds = 1.0\nspeed_spread = 1.0\n";
+        let report = run(&Config::parse(text).unwrap(), 1, &Watch::default()).unwrap();
+        assert_eq!(report.capacity, u64::MAX);
+        assert!(report.years.as_ref().is_some_and(|years| years.lost_sets > 0) && !text(&report).contains("NaN"));
     }
 
     #[test]

@@ -3,12 +3,12 @@
 use crate::cluster::Cluster;
 use crate::config::{Config, Workload};
 use crate::flow::{NOTHING, Network, USES};
+use crate::placing::Placing;
 use crate::speeds::Speeds;
 use crate::table::Table;
 use crate::watch::{Phase, Watch};
-use plan::placement::temperature::Tau;
-use plan::placement::{Observed, Observer, Placer, Policy, PolicyName, TargetCandidate, place};
-use plan::{SetId, TargetId};
+use plan::TargetId;
+use plan::placement::Observed;
 use serde::Serialize;
 
 /// What clients saw.
@@ -45,54 +45,6 @@ struct Machine {
 struct Open {
     places: Vec<TargetId>,
     left: u64,
-}
-
-/// Placement as the product has it: a placer that hears of loads, and for another policy than
-/// adaptive what that sees of them.
-struct Placing {
-    placer: Placer,
-    observer: Observer,
-    policy: Option<Box<dyn Policy>>,
-    candidates: Vec<TargetCandidate>,
-    next: u64,
-}
-
-impl Placing {
-    fn new(config: &Config, cluster: &Cluster) -> Self {
-        let (volume, placement) = (&config.volume, config.volume.placement());
-        let mut placer = Placer::new(*cluster.rules(), placement.tuning(volume.chunk.0), config.seed);
-        placer.handle_members(&cluster.candidates());
-        let other = volume.policy != PolicyName::Adaptive;
-        let tau: Tau = placement.scoring().tau;
-        Self {
-            placer,
-            observer: Observer::new(tau),
-            policy: other.then(|| placement.policy(config.seed, volume.chunk.0)),
-            candidates: cluster.candidates(),
-            next: volume.sets,
-        }
-    }
-
-    fn place(&mut self, cluster: &Cluster) -> Vec<TargetId> {
-        let set = SetId(self.next);
-        self.next += 1;
-        let Some(policy) = &self.policy else { return self.placer.place(set).into_iter().flatten().collect() };
-        let placed: Vec<TargetId> =
-            place(&**policy, &self.candidates, cluster.rules(), set).into_iter().flatten().collect();
-        self.placer.handle_placed(&placed);
-        for id in &placed {
-            let free = &mut self.candidates[usize::from(id.0)].free;
-            *free = free.saturating_sub(cluster.chunk_bytes());
-        }
-        placed
-    }
-
-    fn report(&mut self, seen: &[(TargetId, Observed)]) {
-        self.observer.handle(seen, &mut self.placer);
-        if self.policy.is_some() {
-            self.candidates = self.placer.candidates();
-        }
-    }
 }
 
 /// Lets the clients work.

@@ -24,6 +24,7 @@ fn what_means_nothing_is_refused() {
         ("[volume]\nk = 60\nm = 60", "k + m"),
         ("[volume]\nsets = 18446744073709551615", "line 2"),
         ("[volume]\nsets = 9000000000000000000", "volume.sets"),
+        ("[volume]\nchunk = \"1T\"", "volume.chunk"),
         ("[volume]\nk = 40", "does not fit"),
         ("[volume]\nchunk = \"7 parsecs\"", "parsecs"),
         ("[volume]\npolicy = \"best\"", "best"),

@@ -45,11 +45,12 @@ pub fn html(report: &Report) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <meta name=\"color-scheme\" content=\"light dark\"><title>Weft: simulation</title>\n<style>\n{STYLE}</style></head>\n\
-         <body><main><h1>Weft: a simulated cluster</h1>\n<p class=\"how\">Placement, order and destinations of repairs and \
-         rebalancing are decided by the program itself. Speeds, failures and clients are modelled: nothing here was \
-         measured.</p>\n<pre>{}</pre>\n<div class=\"charts\">\n{}\n</div>\n<details><summary>What was \
-         simulated</summary><pre>{config}</pre></details></main></body></html>\n",
+         <meta name=\"color-scheme\" content=\"light dark\"><title>Weft: simulation</title>\n\
+         <style>\n{STYLE}</style></head>\n\
+         <body><main><h1>Weft: a simulated cluster</h1>\n<p class=\"how\">Placement, order and \
+         destinations of repairs and rebalancing are decided by the program itself. Speeds, failures \
+         and clients are modelled: nothing here was measured.</p>\n<pre>{}</pre>\n<div class=\"charts\">\n{}\n</div>\n\
+         <details><summary>What was simulated</summary><pre>{config}</pre></details></main></body></html>\n",
         escape(&text(report)),
         charts.join("\n")
     )

@@ -1,7 +1,7 @@
 //! The policies of the comparison, block by block: the paper chooses a server for each block
 //! (section IV.B and algorithm 1), not for a whole stripe.
 
-use super::{Policy, Setting};
+use super::setting::{Policy, Setting};
 use plan::membership::TargetState;
 use plan::placement::score::{Coefficients, Typical};
 use plan::placement::temperature::Tau;

@@ -11,101 +11,14 @@
 mod choose;
 mod model;
 mod report;
+mod setting;
 
 pub use report::{csv, html, text};
+pub use setting::{Policy, Setting};
 
 use serde::Serialize;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
-/// The policies that are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Policy {
-    /// Ours: by load, in turns, with its guards.
-    Adaptive,
-    /// Algorithm 1 of the paper as written: the best score of the last report.
-    Algorithm1,
-    /// Each client goes round by itself.
-    RoundRobin,
-    /// By chance.
-    Random,
-    /// By the straws of CRUSH.
-    Crush,
-}
-
-impl Policy {
-    /// All of them.
-    pub const ALL: [Self; 5] = [Self::Adaptive, Self::Algorithm1, Self::RoundRobin, Self::Random, Self::Crush];
-
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Adaptive => "adaptive",
-            Self::Algorithm1 => "algorithm-1",
-            Self::RoundRobin => "round-robin",
-            Self::Random => "random",
-            Self::Crush => "crush",
-        }
-    }
-}
-
-/// A setting of the experiment. Bytes and seconds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Setting {
-    /// Nodes: each has a server, a client and a disk for data.
-    pub servers: usize,
-    /// Whether half of the clients have a second writer.
-    pub unbalanced: bool,
-    /// Data blocks of a stripe.
-    pub k: usize,
-    /// Parity blocks.
-    pub m: usize,
-    /// Of a writer; the paper: 4 GB.
-    pub file_bytes: u64,
-    /// The paper: 32 MB.
-    pub block_bytes: u64,
-    /// Of a disk; the paper: 1 TB.
-    pub disk_bytes: u64,
-    /// Assumed: servers of a sub-network (L1).
-    pub in_network: usize,
-    /// Assumed: what a disk with one stream writes in a second.
-    pub disk_per_second: f64,
-    /// Assumed: by which part each further stream slows a disk.
-    pub seek: f64,
-    /// Assumed: what a writer sends in a second, coded, through FUSE.
-    pub writer_per_second: f64,
-    /// Assumed: the part of a node's serving that each writer on it takes.
-    pub writer_takes: f64,
-    /// Assumed: the standard deviation of the nodes' speeds.
-    pub speed_spread: f64,
-    /// Assumed: seconds for which a node stays fast or slow.
-    pub speed_seconds: f64,
-    /// Assumed: seconds between two reports.
-    pub report_seconds: f64,
-}
-
-impl Default for Setting {
-    fn default() -> Self {
-        Self {
-            servers: 32,
-            unbalanced: false,
-            k: 6,
-            m: 2,
-            file_bytes: 4 << 30,
-            block_bytes: 32 << 20,
-            disk_bytes: 1_000_000_000_000,
-            in_network: 32,
-            disk_per_second: 100e6,
-            seek: 0.02,
-            writer_per_second: 400e6,
-            writer_takes: 0.2,
-            speed_spread: 0.3,
-            speed_seconds: 10.0,
-            report_seconds: 1.0,
-        }
-    }
-}
 
 /// What is compared.
 #[derive(Clone, Debug)]
@@ -193,6 +106,11 @@ pub fn study(options: &Options) -> Result<Study, String> {
     }
     if !(1..=1000).contains(&options.seeds) {
         return Err("seeds are from 1 to 1000".into());
+    }
+    let of = &options.setting;
+    let positive = [of.disk_per_second, of.writer_per_second, of.speed_seconds, of.report_seconds];
+    if !positive.iter().all(|value| (1e-2..1e12).contains(value)) || of.in_network == 0 || of.k == 0 {
+        return Err("speeds, times and sub-networks of a setting are above 0".into());
     }
     let mut jobs = Vec::new();
     for &servers in &options.servers {

@@ -1,7 +1,7 @@
 //! One run of the paper's experiment (section VI.B), as a model.
 
 use super::choose::{Chooser, Stripe};
-use super::{Policy, Setting};
+use super::setting::{Policy, Setting};
 use crate::flow::{NOTHING, Network};
 use crate::speeds::Speeds;
 use plan::TargetId;

@@ -1,6 +1,7 @@
 //! The comparison as text and as a page.
 
-use super::{Comparison, Outcome, Policy, Study};
+use super::setting::Policy;
+use super::{Comparison, Outcome, Study};
 use crate::report::{STYLE, bars, escape, lines};
 
 fn load(unbalanced: bool) -> &'static str {

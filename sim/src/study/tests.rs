@@ -53,4 +53,6 @@ fn what_has_no_meaning_is_refused() {
         assert!(study(&Options { servers, ..options() }).unwrap_err().contains("servers"));
     }
     assert!(study(&Options { seeds: 0, ..options() }).is_err());
+    let setting = Setting { report_seconds: 0.0, ..Setting::default() };
+    assert!(study(&Options { setting, ..options() }).unwrap_err().contains("above 0"));
 }

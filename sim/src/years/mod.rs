@@ -79,6 +79,9 @@ pub struct Markov {
     pub repair_seconds: Vec<f64>,
 }
 
+/// What the tables of all threads may take.
+const MOST_BYTES: usize = 2 << 30;
+
 /// All runs, on so many threads. The result does not depend on these.
 pub fn simulate(
     config: &Config,
@@ -101,8 +104,10 @@ pub fn simulate(
             all.lock().expect("no thread panics with it").push((number, seen));
         }
     };
+    // Each run has a table of its own.
+    let fits = (MOST_BYTES / (2 * table.sets() * table.width()).max(1)).max(1);
     std::thread::scope(|scope| {
-        (1..threads.clamp(1, failures.runs as usize)).for_each(|_| drop(scope.spawn(work)));
+        (1..threads.min(fits).clamp(1, failures.runs as usize)).for_each(|_| drop(scope.spawn(work)));
         work();
     });
     let mut all = all.into_inner().expect("no thread panics with it");

@@ -16,7 +16,7 @@ fn nothing_fails_and_nothing_is_lost() {
     assert_eq!(seen.loss_per_year.happened, 0);
 }
 
-/// About as many failures as their mean says, each of them rebuilt, and every rebuilt chunk counted.
+/// About as many failures as their mean says, each of them rebuilt, and each chunk counted.
 #[test]
 fn what_fails_is_rebuilt() {
     let text = "[volume]\nsets = 500\n[failures]\nyears = 10\nruns = 4\nserver_mtbf_years = 8.0";
