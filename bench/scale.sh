@@ -1,6 +1,8 @@
 #!/bin/sh
 # How one client's speed grows with the stores: each store is in a network namespace of its own, behind a link with a limit; the metadata server and the
 # client have none. Writes and reads one file, then four at once, and prints MB/s beside what the links allow: STORES x RATE, of which writes get k of k+m.
+# Also how busy the processors of the machine were, which all processes here share, and how long the mount, the metadata server and all stores had one, in
+# seconds for each GB: where the processors are busy all the time, it is they that limit, and not the links.
 #
 #   scale.sh WEFT DIR STORES [RATE_MBIT] [MIB]                for example: scale.sh target/release/weft /srv/bench 12 200 600
 #
@@ -67,27 +69,37 @@ answers() {
     done
 }
 targets=
+stores_=
 for n in $(seq "$stores"); do
     mkdir "$dir/disk$n"
     (exec_on "$n" "$weft" serve store "$dir/disk$n" --listen "127.78.0.$((n + 1)):7900" >"$dir/store$n.log" 2>&1) &
     servers="$servers $!"
+    stores_="$stores_ $!"
     targets="$targets store://127.78.0.$((n + 1)):7900/disk$n"
 done
 for n in $(seq "$stores"); do answers $((n + 1)); done
 # shellcheck disable=SC2086 # targets are words
 on 0 "$weft" create "$dir/films" --code "$code" $targets >/dev/null
 (exec_on 0 "$weft" serve meta "$dir/films" --listen 127.78.0.1:7900 >"$dir/meta.log" 2>&1) &
-servers="$servers $!"
+meta=$!
+servers="$servers $meta"
 answers 1
 # shellcheck disable=SC2086 # options are words
 mount() { on 0 "$weft" mount weft://127.78.0.1:7900/films "$dir/mnt" ${MOUNT_OPTIONS:-}; }
 mount
 
-# The seconds that a command takes.
+# The ticks in which the processors were busy, and all ticks.
+processors() { awk '$1 == "cpu" { idle = $5 + $6; for (n = 2; n <= 9; n++) all += $n; print all - idle, all }' /proc/stat; }
+# The ticks that some processes had.
+ticks() { for pid in "$@"; do sed 's/.*) //' "/proc/$pid/stat"; done 2>/dev/null | awk '{ all += $12 + $13 } END { print all + 0 }'; }
+mount_pid() { pgrep -f "^$weft mount .*$dir/mnt" | head -n 1; }
+used() { echo "$(date +%s.%N) $(processors) $(ticks "$(mount_pid)") $(ticks $meta) $(ticks $stores_)"; }
+# The seconds that a command takes, how busy the processors are meanwhile, and the seconds of processors that the mount, the metadata server and the stores take.
 seconds() {
-    begun=$(date +%s.%N)
+    before=$(used)
     "$@"
-    echo "$begun $(date +%s.%N)" | awk '{ print $2 - $1 }'
+    echo "$before $(used)" | awk -v hertz="$(getconf CLK_TCK)" \
+        '{ print $7 - $1, 100 * ($8 - $2) / ($9 - $3), ($10 - $4) / hertz, ($11 - $5) / hertz, ($12 - $6) / hertz }'
 }
 write() { for n in $(seq "$1"); do dd if=/dev/zero of="$dir/mnt/$1-$n" bs=1M count=$((mib / $1)) conv=fsync status=none & jobs="$jobs $!"; done; }
 read_() { for n in $(seq "$1"); do dd if="$dir/mnt/$1-$n" of=/dev/null bs=1M status=none & jobs="$jobs $!"; done; }
@@ -97,7 +109,9 @@ m=$(echo "$code" | sed 's/.*+\([0-9]*\).*/\1/')
 show() {
     echo "$3" | awk -v label="${LABEL:-}" -v what="$1" -v files="$2" -v mib="$mib" -v stores="$stores" -v rate="$rate" -v part="$4" \
         '{ speed = mib * 1.048576 / $1; most = stores * rate / 8 * part
-           printf "%s%s %s stores, %s files: %.0f MB/s, %.0f %% of %.0f that the links allow\n", label, what, stores, files, speed, 100 * speed / most, most }'
+           gb = mib * 1.048576 / 1000
+           printf "%s%s %s stores, %s files: %.0f MB/s, %.0f %% of %.0f that the links allow; processors %.0f %% busy, seconds a GB: mount %.1f, metadata %.1f, stores %.1f\n",
+               label, what, stores, files, speed, 100 * speed / most, most, $2, $3 / gb, $4 / gb, $5 / gb }'
 }
 for files in 1 4; do show write $files "$(seconds all write $files)" "$(awk "BEGIN { print $k / ($k + $m) }")"; done
 on 0 "$weft" unmount "$dir/mnt"
