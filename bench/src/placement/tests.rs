@@ -1,4 +1,5 @@
 use super::*;
+use plan::placement::PolicyName;
 
 fn round(mib_per_second: f64, stores: [u64; 4]) -> Round {
     let (seconds, sets) = (2.0, 12);

@@ -1,7 +1,7 @@
 //! The result for a terminal.
 
+use super::result::{Held, How, Load, Measurement, Reached, Scenario};
 use super::study::{WORDS, published};
-use super::{Held, How, Measurement, Reached, Scenario};
 use crate::text::wrapped;
 use plan::placement::PolicyName;
 use plan::words::{count, size};
@@ -62,8 +62,8 @@ pub fn title(result: &Measurement, scenario: &Scenario) -> String {
         slowed => format!("{slowed} of {} stores slowed to {:.0} %", result.stores, 100.0 * result.slow_to),
     };
     let load = match scenario.load {
-        super::Load::Balanced => "balanced load: every client has one writer",
-        super::Load::Unbalanced => "unbalanced load: half of the clients have a second writer",
+        Load::Balanced => "balanced load: every client has one writer",
+        Load::Unbalanced => "unbalanced load: half of the clients have a second writer",
     };
     format!("{load}; {slowed}")
 }

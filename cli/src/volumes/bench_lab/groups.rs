@@ -2,7 +2,6 @@
 //! them as files, in two versions.
 
 use super::commands::PREFIX;
-use super::left::Run;
 use crate::failure::Failure;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -35,9 +34,10 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Makes a group for each limit. `place` is on the disk that is limited.
-    pub fn make(run: &Run, place: &Path, limits: &[Limited]) -> Result<Self, Failure> {
-        let mut groups = Self { run: run.number, places: Vec::new() };
+    /// Makes a group for each limit of the run with this number. `place` is on the disk that is
+    /// limited.
+    pub fn make(run: u32, place: &Path, limits: &[Limited]) -> Result<Self, Failure> {
+        let mut groups = Self { run, places: Vec::new() };
         for (number, &limit) in limits.iter().enumerate() {
             let (base, settings) = settings(place, limit)?;
             let group = base.join(format!("{PREFIX}{}-{number}", groups.run));
