@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 /// The whole result, in lines of at most 120 columns.
 pub fn text(result: &Measurement) -> String {
-    let mut text = format!("{}\n{}\n", result.machine, lab(result));
+    let mut text = format!("{}\n{}", result.machine, wrapped(&lab(result)));
     if result.quick {
         text += "Little was written: whether it works, not how fast.\n";
     }
