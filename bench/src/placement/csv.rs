@@ -1,8 +1,8 @@
 //! A line for each scenario and policy.
 
+use super::result::{Measurement, Reached, Scenario};
 use super::study::published;
 use super::text::against;
-use super::{Measurement, Reached, Scenario};
 use plan::placement::PolicyName;
 use std::iter::once;
 

@@ -1,8 +1,8 @@
 //! The result as one page that needs no other file.
 
+use super::result::{Measurement, Reached, Scenario};
 use super::study::{WORDS, published};
 use super::text::{against, lab, title};
-use super::{Measurement, Reached, Scenario};
 use crate::chart::bars;
 use crate::results::{Cell, Outcome, Role, Row};
 use archive::report::charts::escape;

@@ -1,7 +1,7 @@
 //! What paper 003 (ECFS) says of its three policies, section VI.B, figures 8 and 10: aggregate
 //! write bandwidth of 32 nodes, RS(6,2), each node a storage server and a client.
 
-use super::Load;
+use super::result::Load;
 
 /// How much more bandwidth adaptive placement has, in percent.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,4 +1,5 @@
 use super::*;
+use plan::placement::PolicyName;
 
 fn round(mib_per_second: f64, stores: [u64; 4]) -> Round {
     let (seconds, sets) = (2.0, 12);
@@ -59,7 +60,8 @@ fn the_text_says_whose_figures_are_whose() {
     let said = text(&fixed());
     for words in [
         "unbalanced load: half of the clients have a second writer; 1 of 4 stores slowed to 25 %",
-        "4 stores of 2 targets, rs:2+2, 2 clients, chunks of 1.0 MiB, 2 s of writing; the link of a store carries 25.0",
+        "4 stores of 2 targets, rs:2+2, 2 clients, chunks of 1 MiB, stripes of 512 KiB, 2 s of writing; the link of a",
+        "25.0 MB/s",
         "the paper's adaptive",
         "1.85x",
         "MiB on each store, adaptive:    70 190 200 220",

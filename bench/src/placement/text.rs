@@ -1,7 +1,7 @@
 //! The result for a terminal.
 
+use super::result::{Held, How, Load, Measurement, Reached, Scenario};
 use super::study::{WORDS, published};
-use super::{Held, How, Measurement, Reached, Scenario};
 use crate::text::wrapped;
 use plan::placement::PolicyName;
 use plan::words::{count, size};
@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 /// The whole result, in lines of at most 120 columns.
 pub fn text(result: &Measurement) -> String {
-    let mut text = format!("{}\n{}\n", result.machine, lab(result));
+    let mut text = format!("{}\n{}", result.machine, wrapped(&lab(result)));
     if result.quick {
         text += "Little was written: whether it works, not how fast.\n";
     }
@@ -62,8 +62,8 @@ pub fn title(result: &Measurement, scenario: &Scenario) -> String {
         slowed => format!("{slowed} of {} stores slowed to {:.0} %", result.stores, 100.0 * result.slow_to),
     };
     let load = match scenario.load {
-        super::Load::Balanced => "balanced load: every client has one writer",
-        super::Load::Unbalanced => "unbalanced load: half of the clients have a second writer",
+        Load::Balanced => "balanced load: every client has one writer",
+        Load::Unbalanced => "unbalanced load: half of the clients have a second writer",
     };
     format!("{load}; {slowed}")
 }

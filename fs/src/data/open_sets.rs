@@ -23,6 +23,15 @@ const BYTES_BEFORE_NEXT: u64 = 64 << 20;
 /// after a sync, in bytes: a second set does not spread it further, and costs a sync of k+m chunks.
 const BYTES_BEFORE_TURNS: u64 = 32 << 20;
 
+/// Of what is on the way to sets, leaves for each of their targets what that one still has to do,
+/// in bytes: a stripe that waits for a slow target is no work for the others, which have it. Where
+/// a Master distributes stripes, nobody here knows who has what, and all stays.
+fn only_queued(waiting: &mut BTreeMap<TargetId, u64>, queued: impl Fn(TargetId) -> u64) {
+    if waiting.keys().any(|&id| queued(id) > 0) {
+        waiting.iter_mut().for_each(|(&id, bytes)| *bytes = queued(id).min(*bytes));
+    }
+}
+
 impl Store {
     /// How many sets are best open at the same time.
     fn open_sets_wanted(&self) -> usize {
@@ -86,19 +95,16 @@ impl Store {
         for Open { writer, load } in open.iter() {
             writer.layout().places.iter().flatten().for_each(|id| *waiting.entry(*id).or_default() += load.on_way());
         }
-        // A stripe that waits for a slow target is no work for the others, which have it. Where a
-        // Master distributes stripes, nobody here knows who has what.
-        let queued = |id: &TargetId| self.targets.queued(*id) as u64 * self.full_stripe() as u64;
-        if waiting.keys().any(|id| queued(id) > 0) {
-            waiting.iter_mut().for_each(|(id, bytes)| *bytes = queued(id).min(*bytes));
-        }
         // A stripe is there when the last of its targets has it.
-        let on_way = |open: &Open| {
+        let on_way = |open: &Open, waiting: &BTreeMap<TargetId, u64>| {
             let places = open.writer.layout().places.iter().flatten();
             places.filter_map(|id| waiting.get(id)).max().copied().unwrap_or(0)
         };
-        let with_space: Vec<(u64, &Open)> =
-            open.iter().filter(|open| !open.writer.full()).map(|open| (on_way(open), open)).collect();
+        let with_space = || open.iter().filter(|open| !open.writer.full());
+        // Also what is still coded: another set has targets for it.
+        let all_busy = with_space().all(|open| on_way(open, &waiting) >= busy);
+        only_queued(&mut waiting, |id| self.targets.queued(id) as u64 * self.full_stripe() as u64);
+        let with_space: Vec<(u64, &Open)> = with_space().map(|open| (on_way(open, &waiting), open)).collect();
         let Some(least) = with_space.iter().map(|&(on_way, _)| on_way).min() else { return (None, true) };
         let is_small = (bytes as u64) < busy;
         // In turns, each target gets as much of each set as the others. A late one makes way: with
@@ -121,7 +127,7 @@ impl Store {
         };
         let set_bytes = u64::from(self.options.chunk_bytes) * self.options.code.shape().k as u64;
         let next = BYTES_BEFORE_NEXT.min(set_bytes / 4) * with_space.len() as u64;
-        let more = least >= busy && with_space.len() < wanted && self.written.load(Ordering::Relaxed) >= next;
+        let more = all_busy && with_space.len() < wanted && self.written.load(Ordering::Relaxed) >= next;
         (Some((best.clone(), self.pin(best.writer.layout().set))), more)
     }
 
@@ -215,6 +221,20 @@ mod tests {
     use crate::data::set_load::Busy;
     use crate::testing::Lab;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn only_the_targets_that_a_stripe_waits_for_have_work() {
+        let of = |all: [u64; 4]| (0..).map(TargetId).zip(all).collect::<BTreeMap<TargetId, u64>>();
+        let left = |on_way, queued: [u64; 4]| {
+            let mut waiting = of(on_way);
+            only_queued(&mut waiting, |id| queued[usize::from(id.0)]);
+            waiting
+        };
+        // The last one is slow; what others read from the second is no write.
+        assert_eq!(left([8, 8, 8, 8], [0, 4, 0, 16]), of([0, 4, 0, 8]));
+        assert_eq!(left([8, 0, 0, 8], [0, 4, 0, 4]), of([0, 0, 0, 4]));
+        assert_eq!(left([8, 8, 4, 4], [0; 4]), of([8, 8, 4, 4]), "a Master has them");
+    }
 
     #[test]
     fn stripes_that_are_soon_synced_stay_together_where_all_sets_are_on_the_same_targets() {

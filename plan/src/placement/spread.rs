@@ -143,8 +143,8 @@ mod tests {
         assert!(large.iter().all(|&count| count >= 28) && small.iter().all(|&count| count <= 17), "{counts:?}");
     }
 
-    /// A writer replaces sets that are full: those without slow targets, since these fill first. The
-    /// slow ones must not come to be in all of its sets.
+    /// A writer replaces sets that are full: those without slow targets, since these fill first.
+    /// The slow ones must not come to be in all of its sets.
     #[test]
     fn the_sets_of_a_writer_do_not_all_wait_for_slow_targets() {
         let slow = Load { temperature: 10.0, idle: 0.05, ..Load::default() };

@@ -49,8 +49,8 @@ impl Limit {
         Self { bits_per_second, burst_bytes: burst.max(2 * FRAME), queue_bytes: QUEUE }
     }
 
-    /// As a switch has it: bursts of 5 ms, and what waits for 200 ms is lost. A longer queue of bulk
-    /// data would let every small message of a slow link come seconds late.
+    /// As a switch has it: bursts of 5 ms, and what waits for 200 ms is lost. A longer queue of
+    /// bulk data would let every small message of a slow link come seconds late.
     pub fn switched(bits_per_second: f64) -> Self {
         let queue = (bits_per_second / 8.0 * 0.2) as u64;
         Self { queue_bytes: queue.max(100 * FRAME), ..Self::of(bits_per_second, 5000) }

@@ -2,7 +2,6 @@
 //! them as files, in two versions.
 
 use super::commands::PREFIX;
-use super::left::Run;
 use crate::failure::Failure;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -29,20 +28,18 @@ pub enum Limited {
 }
 
 /// The groups of a run, one for each store. When this goes, they are removed.
-pub struct Groups {
-    run: u32,
-    places: Vec<PathBuf>,
-}
+pub struct Groups(Vec<PathBuf>);
 
 impl Groups {
-    /// Makes a group for each limit. `place` is on the disk that is limited.
-    pub fn make(run: &Run, place: &Path, limits: &[Limited]) -> Result<Self, Failure> {
-        let mut groups = Self { run: run.number, places: Vec::new() };
+    /// Makes a group for each limit of the run with this number. `place` is on the disk that is
+    /// limited.
+    pub fn make(run: u32, place: &Path, limits: &[Limited]) -> Result<Self, Failure> {
+        let mut groups = Self(Vec::new());
         for (number, &limit) in limits.iter().enumerate() {
             let (base, settings) = settings(place, limit)?;
-            let group = base.join(format!("{PREFIX}{}-{number}", groups.run));
+            let group = base.join(format!("{PREFIX}{run}-{number}"));
             fs::create_dir(&group).map_err(|why| cannot(&group, &why))?;
-            groups.places.push(group.clone());
+            groups.0.push(group.clone());
             for (file, value) in settings {
                 let file = group.join(file);
                 fs::write(&file, value).map_err(|why| cannot(&file, &why))?;
@@ -53,13 +50,12 @@ impl Groups {
 
     /// Removes them. Their processes have ended.
     pub fn clear(&mut self) {
-        self.places.clear();
-        remove(self.run);
+        self.0.drain(..).for_each(|group| _ = fs::remove_dir(group));
     }
 
     /// Puts processes into the groups, one into each.
     pub fn take(&self, processes: impl Iterator<Item = u32>) -> Result<(), Failure> {
-        for (group, process) in self.places.iter().zip(processes) {
+        for (group, process) in self.0.iter().zip(processes) {
             let file = group.join("cgroup.procs");
             fs::write(&file, process.to_string()).map_err(|why| cannot(&file, &why))?;
         }
@@ -69,7 +65,7 @@ impl Groups {
 
 impl Drop for Groups {
     fn drop(&mut self) {
-        remove(self.run);
+        self.clear();
     }
 }
 

@@ -46,7 +46,7 @@ impl Hold {
             Some(How::Net) => (Kind::Net(lab()?), Some(held(How::Net))),
             Some(how) => {
                 let run = Run::begin(parent)?;
-                (Kind::Groups(Mutex::new(Groups::make(&run, parent, &[])?), run), Some(held(how)))
+                (Kind::Groups(Mutex::new(Groups::make(run.number, parent, &[])?), run), Some(held(how)))
             }
             None => match lab() {
                 Ok(lab) => (Kind::Net(lab), Some(held(How::Net))),
@@ -90,8 +90,8 @@ impl Hold {
         }
     }
 
-    /// From now on the stores of a cluster, which are these processes, are held to their speeds, and
-    /// the first ones are slowed.
+    /// From now on the stores of a cluster, which are these processes, are held to their speeds,
+    /// and the first ones are slowed.
     pub fn hold(&self, slowed: u32, processes: impl Iterator<Item = u32>) -> Outcome {
         let Some(Held { how, to }) = self.held else { return Ok(()) };
         let speed = |store: u32| if store < slowed { to * self.slow_to } else { to };
@@ -101,7 +101,7 @@ impl Hold {
             Kind::Groups(groups, run) => {
                 let limit = |to: f64| if how == How::Cpu { Limited::Processor(to) } else { Limited::Disk(to) };
                 let mut groups = lock(groups);
-                *groups = Groups::make(run, &self.parent, &speeds.map(limit).collect::<Vec<_>>())?;
+                *groups = Groups::make(run.number, &self.parent, &speeds.map(limit).collect::<Vec<_>>())?;
                 groups.take(processes)
             }
             Kind::Free { .. } => Ok(()),
