@@ -20,9 +20,9 @@ impl Chain {
     /// The mean time until a set that is whole is lost; infinite where nothing is ever lost.
     ///
     /// With `t(j)` the time from `j` lost on: `t(j) = 1/(f(j) + r(j)) + (f(j)·t(j+1) +
-    /// r(j)·t(0))/(f(j) + r(j))`, where `f(j) = (width - j)·loss`, `r(0) = 0`, `t(m+1) = 0`. From the
-    /// last backwards each is `a + b·t(0)`, and so `t(0) = a(0)/(1 - b(0))`. What is kept is `1 - b`,
-    /// since `b` is close to 1 where sets live long.
+    /// r(j)·t(0))/(f(j) + r(j))`, where `f(j) = (width - j)·loss`, `r(0) = 0`, `t(m+1) = 0`. From
+    /// the last backwards each is `a + b·t(0)`, and so `t(0) = a(0)/(1 - b(0))`. What is kept is
+    /// `1 - b`, since `b` is close to 1 where sets live long.
     pub fn mean_time_to_loss(&self) -> f64 {
         let (mut a, mut one_minus_b) = (0.0, 1.0);
         for lost in (0..=self.repair.len()).rev() {

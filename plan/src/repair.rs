@@ -43,8 +43,8 @@ pub fn destinations(
     degraded.lost.iter().map(|&position| own(position).or_else(|| spare.next())).collect()
 }
 
-/// As [`destinations`] by adaptive placement, of a placer that knows all targets and counts what they
-/// get. It costs some draws and no look at every target.
+/// As [`destinations`] by adaptive placement, of a placer that knows all targets and counts what
+/// they get. It costs some draws and no look at every target.
 pub fn destinations_by(degraded: &Degraded, placer: &mut Placer) -> Vec<Option<TargetId>> {
     let own = |placer: &Placer, position: Position| degraded.places[position.index()].filter(|id| placer.can_take(*id));
     let back: Vec<Option<TargetId>> = degraded.lost.iter().map(|&position| own(placer, position)).collect();

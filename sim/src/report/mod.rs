@@ -2,11 +2,11 @@
 
 mod chart;
 mod page;
-mod text;
+mod terminal;
 
 pub use chart::{bars, escape, lines};
 pub use page::{STYLE, html};
-pub use text::{duration, text};
+pub use terminal::{duration, text};
 
 use crate::config::Config;
 use crate::fill::Filled;

@@ -2,7 +2,7 @@
 
 use super::Report;
 use super::chart::{bars, escape, lines};
-use super::text::{duration, part, rate, text};
+use super::terminal::{duration, part, rate, text};
 use plan::words::bytes;
 
 /// The style of all pages of the simulator.

@@ -51,7 +51,7 @@ impl Chooser {
         let need = setting.block_bytes;
         // Each server is a domain, as in the paper's test.
         let rules = Rules { width: setting.k + setting.m, spare: setting.m, domain_level: None, need };
-        let tuning = Tuning { chunk_bytes: setting.block_bytes, ..Tuning::default() };
+        let tuning = Tuning { chunk_bytes: setting.block_bytes, evenness: setting.evenness, ..Tuning::default() };
         let mut placer = Placer::new(rules, tuning, seed);
         placer.handle_members(&candidates);
         let mut new = Self {

@@ -141,9 +141,9 @@ fn all(jobs: &[(Setting, Policy, u64)], threads: usize) -> Vec<model::Ran> {
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, model::Ran)>> = Mutex::new(Vec::with_capacity(jobs.len()));
     let work = || {
-        while let Some((number, (setting, policy, seed))) =
-            Some(next.fetch_add(1, Relaxed)).and_then(|n| Some((n, jobs.get(n)?)))
-        {
+        loop {
+            let number = next.fetch_add(1, Relaxed);
+            let Some((setting, policy, seed)) = jobs.get(number) else { return };
             let ran = model::run(setting, *policy, *seed);
             done.lock().expect("no thread panics with it").push((number, ran));
         }

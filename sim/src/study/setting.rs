@@ -67,6 +67,8 @@ pub struct Setting {
     pub speed_seconds: f64,
     /// Assumed: seconds between two reports.
     pub report_seconds: f64,
+    /// Of our policy: how much even space counts beside the load.
+    pub evenness: f64,
 }
 
 impl Default for Setting {
@@ -87,6 +89,7 @@ impl Default for Setting {
             speed_spread: 0.3,
             speed_seconds: 10.0,
             report_seconds: 1.0,
+            evenness: plan::placement::Tuning::default().evenness,
         }
     }
 }
