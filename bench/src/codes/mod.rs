@@ -19,7 +19,11 @@ use crate::results::{Row, Table};
 pub fn tables(section: Section, contest: &mut Contest) -> Vec<Table> {
     match section {
         Section::Table => table::tables(contest),
-        Section::Regions => regions::tables(contest),
+        Section::Regions => {
+            let mut tables = regions::tables(contest);
+            tables.push(overlap::table(contest, &regions::SHAPES));
+            tables
+        }
         Section::Memory => memory::tables(contest),
         Section::Wide => wide::tables(contest),
         Section::Decode => decode::tables(contest),

@@ -92,10 +92,8 @@ fn send(code: &dyn Code, stripe: &mut Stripe, overlaps: bool) -> std::io::Result
         }
         let made: &[&mut [u8]] = parity;
         senders.extend(to_parity.iter().zip(made).map(|((to, _), block)| scope.spawn(move || give(to, block))));
-        let ended = senders.into_iter().chain(takers);
-        ended
-            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect::<std::io::Result<()>>()
+        let mut ended = senders.into_iter().chain(takers);
+        ended.try_for_each(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
     .map(|()| begun.elapsed().as_secs_f64())
 }

@@ -11,7 +11,8 @@ use ec::Code;
 use ec::partition::Partition;
 use std::time::Instant;
 
-const SHAPES: [(usize, usize); 5] = [(5, 3), (6, 2), (10, 4), (12, 4), (12, 6)];
+/// The paper's, as k and m.
+pub(super) const SHAPES: [(usize, usize); 5] = [(5, 3), (6, 2), (10, 4), (12, 4), (12, 6)];
 
 /// How a stripe is worked through.
 #[derive(Clone, Copy)]
@@ -23,7 +24,7 @@ enum Way {
 
 pub fn tables(contest: &mut Contest) -> Vec<Table> {
     let rows = SHAPES.iter().filter_map(|&(k, m)| row(contest, k, m).ok()).collect();
-    let curves = Table {
+    vec![Table {
         id: "regions".into(),
         title: "Region size of Partition Encoding, rs, one core".into(),
         how:
@@ -35,8 +36,7 @@ pub fn tables(contest: &mut Contest) -> Vec<Table> {
         first: "shape".into(),
         chart: Chart::Curves,
         rows,
-    };
-    vec![curves, super::overlap::table(contest, &SHAPES)]
+    }]
 }
 
 fn row(contest: &Contest, k: usize, m: usize) -> Result<Row, String> {
