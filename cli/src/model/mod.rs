@@ -252,7 +252,8 @@ fn document(checked: &Checked, points: &[Measured]) -> Value {
         "code": point.code, "coding": point.coding, "embedded": point.embedded, "net": point.net,
         "stores": run.stores, "record_bytes": point.record_bytes,
         "measured_seconds": checked.wall, "predicted_seconds": checked.predicted.total(),
-        "error": checked.error(), "interpolated": checked.interpolated, "predicted": times(&checked.predicted), "measured": times(&checked.measured),
+        "error": checked.error(), "interpolated": checked.interpolated,
+        "predicted": times(&checked.predicted), "measured": times(&checked.measured),
     })
 }
 

@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(times(paper, Way::Stripe, Coder::Master), (1.0, 1.0 + 12.0, 10.0 + 1.5));
         // The metadata server's link carries four records.
         assert_eq!(times(steps, Way::Inline, Coder::Here), (1.0 + 12.0, 0.0, 10.0 + 24.0));
-        // What an idle link lets through at once takes no time, once for each way that is waited for.
+        // What an idle link lets through at once takes no time, for each way that is waited for.
         let bursts = |link: Link| Link { burst_bytes: 600.0, ..link };
         let idle = Setting { client_link: bursts(small.client_link), store_link: bursts(small.store_link), ..small };
         let inline = steps(&none, &Setting { way: Way::Inline, ..idle });

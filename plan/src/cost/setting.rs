@@ -81,7 +81,6 @@ pub struct Link {
     pub burst_bytes: f64,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(bytes: &f64) -> bool {
     *bytes == 0.0
 }
