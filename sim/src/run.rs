@@ -93,12 +93,12 @@ mod tests {
     /// The largest values that are allowed: no sum overflows.
     #[test]
     fn the_largest_values_are_simulated() {
-        let text = "[cluster]\ndisk = 1152921504606846976\n[volume]\nchunk = \"64GiB\"\nsets = 500\n\
+        let file = "[cluster]\ndisk = 1152921504606846976\n[volume]\nchunk = \"64GiB\"\nsets = 500\n\
                     [[growth]]\nadd_stores = 1\n[failures]\nruns = 1\nserver_mtbf_years = 0.5\n\
                     correlated_per_year = 5.0\n\
                     correlated_stores = 32\nlatent_errors_per_tb_year = 10000.0\nscrub_days = 100000.0\n\
                     [workload]\nclients = 1\nrecord = \"1T\"\nseconds = 1.0\nspeed_spread = 1.0\n";
-        let report = run(&Config::parse(text).unwrap(), 1, &Watch::default()).unwrap();
+        let report = run(&Config::parse(file).unwrap(), 1, &Watch::default()).unwrap();
         assert_eq!(report.capacity, u64::MAX);
         assert!(report.years.as_ref().is_some_and(|years| years.lost_sets > 0) && !text(&report).contains("NaN"));
     }
