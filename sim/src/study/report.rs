@@ -56,12 +56,9 @@ pub fn csv(study: &Study) -> String {
         for outcome in &comparison.outcomes {
             let Outcome { policy, bytes_per_second, range: [least, most], .. } = outcome;
             let Outcome { over_round_robin, over_random, uneven, .. } = outcome;
-            text.push_str(&format!(
-                "{},{},{},{bytes_per_second:.0},{least:.0},{most:.0},{over_round_robin:.4},{over_random:.4},{uneven:.4}\n",
-                comparison.servers,
-                load(comparison.unbalanced),
-                policy.name()
-            ));
+            let (servers, load, policy) = (comparison.servers, load(comparison.unbalanced), policy.name());
+            text.push_str(&format!("{servers},{load},{policy},{bytes_per_second:.0},{least:.0},{most:.0},"));
+            text.push_str(&format!("{over_round_robin:.4},{over_random:.4},{uneven:.4}\n"));
         }
     }
     text

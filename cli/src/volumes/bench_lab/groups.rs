@@ -83,8 +83,11 @@ pub fn remove(run: u32) {
     }
 }
 
+/// Names of files, and what is written to them.
+type Written = Vec<(&'static str, String)>;
+
 /// Where a group with a limit is made, and what is written to which of its files.
-fn settings(place: &Path, limit: Limited) -> Result<(PathBuf, Vec<(&'static str, String)>), Failure> {
+fn settings(place: &Path, limit: Limited) -> Result<(PathBuf, Written), Failure> {
     let (old, controller) = match limit {
         Limited::Processor(_) => (PROCESSORS_1, "cpu"),
         Limited::Disk(_) => (DISKS_1, "io"),
