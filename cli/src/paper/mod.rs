@@ -92,7 +92,14 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
             failed.push(experiment.file_name());
         }
     }
-    if failed.is_empty() { Ok(()) } else { Err(Failure::Other(format!("not repeated: {}", failed.join(", ")))) }
+    if failed.is_empty() {
+        return Ok(());
+    }
+    // Each has said why.
+    if !as_json {
+        show::text(format_args!("not repeated: {}", failed.join(", ")))?;
+    }
+    Err(Failure::Found)
 }
 
 fn figures(experiment: &Experiment) -> String {
