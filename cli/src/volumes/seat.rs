@@ -179,6 +179,9 @@ pub(super) fn serve_meta(
     for directory in directories {
         let label = Label::read_pointer(directory)?;
         if let Some(other) = hosts.iter().find(|other| other.name == label.name) {
+            if other.directory == *directory {
+                return Err(Failure::Usage(format!("{} is given twice", Shown(directory))));
+            }
             let (one, other) = (Shown(directory), Shown(&other.directory));
             let why =
                 format!("{other} and {one} have the same name, {}: clients could not tell them apart", label.name);

@@ -177,6 +177,8 @@ fn what_is_wrong_with_several_volumes_is_said_first() {
     let [one, two] = ["one", "two"].map(|name| place.join(name).to_str().unwrap().to_owned());
     let said = serve(&[&one, &two]).failed(2);
     assert!(said.contains("have the same name, films"), "{said}");
+    let said = serve(&[&one, &one]).failed(2);
+    assert!(said.contains("one is given twice"), "{said}");
     let said = serve(&[&one, &two, "--join", "weft://127.0.0.1:1/films"]).failed(2);
     assert!(said.contains("2 volumes, but 1 --join"), "{said}");
     let said = serve(&[&one, place.join("three").to_str().unwrap()]).failed(1);

@@ -522,7 +522,7 @@ pub fn command(address: &VolumeAddress, command: &[u8]) -> fs::Result<Vec<u8>> {
         }
     };
     let failed = |error| match error {
-        wire::Error::Refused(why) => fs::Error::Invalid(format!("{}: {why}", servers.address())),
+        wire::Error::Refused(why) => fs::Error::Invalid(why),
         error => fs::Error::NotFound(format!("{}: {error}", servers.address())),
     };
     Ok(answer.map_err(failed)?.payload.to_vec())

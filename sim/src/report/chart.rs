@@ -3,9 +3,12 @@
 use std::fmt::Write;
 
 const WIDTH: f64 = 560.0;
-const HEIGHT: f64 = 200.0;
-const LEFT: f64 = 56.0;
+const HEIGHT: f64 = 218.0;
+/// Space for values beside lines.
+const LEFT: f64 = 84.0;
 const TOP: f64 = 26.0;
+/// Where lines are, below their names.
+const PLOT: f64 = TOP + 18.0;
 const BOTTOM: f64 = HEIGHT - 26.0;
 const RIGHT: f64 = WIDTH - 12.0;
 /// Space for names at the left of bars, and for values at the right.
@@ -23,7 +26,7 @@ pub fn escape(text: &str) -> String {
 pub fn lines(title: &str, all: &[(String, Vec<f64>)], span: &str, shown: impl Fn(f64) -> String) -> String {
     let most = all.iter().flat_map(|(_, values)| values).copied().fold(0.0, f64::max).max(f64::MIN_POSITIVE);
     let mut svg = open(title, HEIGHT);
-    let y = |value: f64| BOTTOM - (BOTTOM - TOP) * (value / most).clamp(0.0, 1.0);
+    let y = |value: f64| BOTTOM - (BOTTOM - PLOT) * (value / most).clamp(0.0, 1.0);
     for part in 0..=2 {
         let value = most * f64::from(part) / 2.0;
         put(&mut svg, format_args!("<path class=\"grid\" d=\"M{LEFT} {:.1}H{RIGHT}\"/>", y(value)));
@@ -39,10 +42,10 @@ pub fn lines(title: &str, all: &[(String, Vec<f64>)], span: &str, shown: impl Fn
         let points: Vec<String> = values.iter().enumerate().map(point).collect();
         let class = number % 5;
         put(&mut svg, format_args!("<polyline class=\"line c{class}\" points=\"{}\"/>", points.join(" ")));
-        let x = LEFT + 6.0 + 100.0 * number as f64;
+        let x = LEFT + 110.0 * number as f64;
         put(
             &mut svg,
-            format_args!("<text class=\"name c{class}\" x=\"{x}\" y=\"{}\">{}</text>", TOP + 8.0, escape(name)),
+            format_args!("<text class=\"name c{class}\" x=\"{x}\" y=\"{}\">{}</text>", TOP + 6.0, escape(name)),
         );
     }
     put(
