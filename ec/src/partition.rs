@@ -65,9 +65,16 @@ fn cache_bytes(_: &str) -> Option<usize> {
 /// the caches or past them.
 const STREAMING_CACHES: usize = 4;
 
+/// Bytes of each block of such a stripe that are coded at a time where a code reads them once: from
+/// memory, every change of place costs the processor what it had fetched ahead.
+const STREAMED_REGION: usize = 2 << 20;
+/// Threads get at least so many regions each, so that they end together.
+const REGIONS_PER_THREAD: usize = 4;
+
 impl Partition {
     /// Bytes of each block that `transform` works on at a time: a multiple of its granularity; all
-    /// blocks of a region together take half of the second-level cache.
+    /// blocks of a region together take half of the second-level cache. Of a stripe that is not in
+    /// the caches, [`Self::run`] takes more at a time.
     pub fn region(&self, transform: &Transform) -> usize {
         let unit = transform.granularity();
         let blocks = (transform.inputs() + transform.outputs()).max(1);
@@ -100,8 +107,12 @@ impl Partition {
         let length = inputs.first().map_or(0, |b| b.len());
         assert!(inputs.iter().all(|b| b.len() == length), "blocks differ in length");
         assert!(outputs.iter().all(|b| b.len() == length), "blocks differ in length");
-        let region = self.region(transform);
         let streaming = length.saturating_mul(inputs.len() + outputs.len()) > STREAMING_CACHES * caches().second;
+        let mut region = self.region(transform);
+        if streaming && self.region_bytes.is_none() && transform.is_one_pass() {
+            let share = length / (self.threads.max(1) * REGIONS_PER_THREAD);
+            region = region.max(STREAMED_REGION.min(share).next_multiple_of(64));
+        }
         if self.threads <= 1 || length <= region {
             return each_region(length, region, |at| transform.run_stored(inputs, outputs, at, streaming));
         }

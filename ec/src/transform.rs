@@ -98,6 +98,12 @@ impl Transform {
         }
     }
 
+    /// Whether each byte of the inputs is read once, however long a range is: then nothing is gained
+    /// by a range that fits in a cache.
+    pub(crate) fn is_one_pass(&self) -> bool {
+        !matches!(self.kind, Kind::Planes(_) | Kind::Copy(_))
+    }
+
     /// Bytes of every block that are best coded in one go, besides multiples of them.
     pub(crate) fn stride(&self) -> usize {
         match &self.kind {

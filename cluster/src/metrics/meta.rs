@@ -59,6 +59,12 @@ pub struct PostMetrics {
     pub stores: Arc<Stores>,
 }
 
+/// Whether a server has a volume or stands by.
+pub(super) fn holder(page: &mut Page, has: bool) {
+    let mut family = page.gauge("weft_meta_holder", "Whether this server has the volume: 1, or 0 if it stands by.");
+    family.count(&[], has.into());
+}
+
 impl Subject for PostMetrics {
     fn write(&self, page: &mut Page) {
         process::write(page);
@@ -67,8 +73,7 @@ impl Subject for PostMetrics {
             // One volume needs no name.
             page.set_volume(Some(name.as_str()).filter(|_| self.posts.len() > 1));
             let open = post.open();
-            page.gauge("weft_meta_holder", "Whether this server has the volume: 1, or 0 if it stands by.")
-                .count(&[], open.is_some().into());
+            holder(page, open.is_some());
             open.inspect(|meta| volume_of(page, meta, &self.stores));
         }
         page.set_volume(None);

@@ -52,6 +52,7 @@ mod tests {
         };
         let mut page = Page::default();
         meta.write(&mut page);
+        super::meta::holder(&mut page, true);
         MountMetrics::new(volume.clone(), meta.stores.clone()).write(&mut page);
         StoreMetrics(Arc::new(Store::open(&[store]).unwrap())).write(&mut page);
         volume.close_volume().unwrap();
