@@ -12,10 +12,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How far the kernel reads ahead in files that are read from front to back, in KiB. A block of a
-/// stripe is up to 1 MiB, so this keeps up to 32 stores busy; half of it left some of 24 without
-/// work behind slow links.
-const READ_AHEAD_KIB: u32 = 32768;
+/// How far the kernel reads ahead in files that are read from front to back, in KiB: some requests
+/// of 1 MiB at a time.
+const READ_AHEAD_KIB: u32 = 16384;
 
 /// How much of the memory for unwritten pages they may take, in percent. The kernel gives FUSE 1,
 /// at which writers wait for each request; the rest stays for the disks that the volume is on, so
