@@ -98,8 +98,8 @@ impl Transform {
         }
     }
 
-    /// Whether each byte of the inputs is read once, however long a range is: then nothing is gained
-    /// by a range that fits in a cache.
+    /// Whether each byte of the inputs is read once, however long a range is: then nothing is
+    /// gained by a range that fits in a cache.
     pub(crate) fn is_one_pass(&self) -> bool {
         !matches!(self.kind, Kind::Planes(_) | Kind::Copy(_))
     }
