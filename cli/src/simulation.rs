@@ -32,7 +32,7 @@ pub struct Arguments {
     /// Take all chance from this number, and not from the file's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Simulate the failures so many times, each with another seed
+    /// Number of runs of the failures, each with another seed
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=10_000))]
     seeds: Option<u32>,
     /// Write a page with charts
@@ -41,7 +41,7 @@ pub struct Arguments {
     /// Replace the file of --html if there is one
     #[arg(long)]
     force: bool,
-    /// Use so many threads [default: one for each processor]
+    /// Number of threads [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 }

@@ -68,7 +68,7 @@ const STREAMING_CACHES: usize = 4;
 /// Bytes of each block of such a stripe that are coded at a time where a code reads them once: from
 /// memory, every change of place costs the processor what it had fetched ahead.
 const STREAMED_REGION: usize = 2 << 20;
-/// Threads get at least so many regions each, so that they end together.
+/// The least number of regions for each thread, so that all threads end together.
 const REGIONS_PER_THREAD: usize = 4;
 
 impl Partition {

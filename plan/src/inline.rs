@@ -1,7 +1,7 @@
 //! When data that a sync put into the metadata is moved into stripes.
 //!
 //! A move sends the data once more, over the links and to the disks that the next syncs need. So it
-//! waits for a pause of the syncs. Where there is none, it takes a part of the time, in small
+//! waits for a pause of the syncs. Without a pause, it takes a part of the time, in small
 //! pieces, and where that is not enough, as much as it takes.
 
 use std::time::Duration;

@@ -39,7 +39,7 @@ impl Estimate {
 
 /// The time until something happens that does so once in `mean`, by chance.
 pub fn exponential(random: &mut fastrand::Rng, mean: f64) -> f64 {
-    // Above 0, as the logarithm of 0 is none.
+    // Above 0: the logarithm of 0 is infinite.
     -(1.0 - random.f64()).max(f64::MIN_POSITIVE).ln() * mean
 }
 

@@ -11,7 +11,7 @@ pub fn whole(name: &str, value: u64, least: u64, most: u64) -> Checked {
     }
 }
 
-/// A number within bounds; not a number is none.
+/// A number within bounds. NaN is refused.
 pub fn between(name: &str, value: f64, least: f64, most: f64) -> Checked {
     match (least..=most).contains(&value) {
         true => Ok(()),

@@ -195,7 +195,7 @@ pub struct Failures {
     pub cabinet_hours: f64,
     /// Times a year that several stores are lost at once; 0: never.
     pub correlated_per_year: f64,
-    /// So many of them, by chance.
+    /// The number of stores that are lost together; chance picks them.
     pub correlated_stores: u32,
     /// Sectors that become unreadable, for each terabyte in a year.
     pub latent_errors_per_tb_year: f64,

@@ -1,4 +1,4 @@
-//! How far a simulation is, for whoever shows that. It decides nothing.
+//! The progress of a simulation, for a display. It decides nothing.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 

@@ -2,7 +2,7 @@
 
 use super::result::{Measurement, Reached, Scenario};
 use super::study::{WORDS, published};
-use super::text::{against, lab, title};
+use super::text::{lab, ratio_of, title};
 use crate::chart::bars;
 use crate::results::{Cell, Outcome, Role, Row};
 use archive::report::charts::escape;
@@ -53,7 +53,7 @@ fn section(result: &Measurement, scenario: &Scenario) -> String {
 }
 
 fn row(scenario: &Scenario, reached: &Reached) -> String {
-    let ratio = |other| against(scenario, reached, other).map_or_else(|| "-".into(), |ratio| format!("{ratio:.2}x"));
+    let ratio = |other| ratio_of(scenario, reached, other);
     let ((least, most), (sets, lacking)) = (reached.evenness(), reached.sets());
     let own = if reached.policy == PolicyName::Adaptive { " class=\"own\"" } else { "" };
     format!(

@@ -73,8 +73,13 @@ pub fn against(scenario: &Scenario, reached: &Reached, other: PolicyName) -> Opt
     (reached.policy != other).then(|| Some(reached.ratio(scenario.of(other)?))).flatten()
 }
 
+/// The same in words.
+pub fn ratio_of(scenario: &Scenario, reached: &Reached, other: PolicyName) -> String {
+    against(scenario, reached, other).map_or_else(|| "-".into(), |ratio| format!("{ratio:.2}x"))
+}
+
 fn line(scenario: &Scenario, reached: &Reached) -> String {
-    let ratio = |other| against(scenario, reached, other).map_or_else(|| "-".into(), |ratio| format!("{ratio:.2}x"));
+    let ratio = |other| ratio_of(scenario, reached, other);
     let ((least, most), (sets, lacking)) = (reached.evenness(), reached.sets());
     format!(
         "{:<14} {:>8.1} {:>5.1} % {:>13} {:>8} {:>8.1} % {:>6.1} % {sets:>8.0} {lacking:>13.0}\n",

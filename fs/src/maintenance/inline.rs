@@ -75,7 +75,7 @@ impl All {
 }
 
 impl Inline {
-    /// A file got so many bytes that are in the metadata.
+    /// A file got this many bytes that are in the metadata.
     pub fn add(&self, ino: Ino, bytes: u64) {
         let mut all = lock(&self.0);
         let old = all.take(ino).unwrap_or_else(Waiting::new);
@@ -117,7 +117,7 @@ impl Inline {
 
 /// What became of a file.
 enum Moved {
-    /// It goes on there; so many bytes were moved.
+    /// The offset to go on at, and the bytes that were moved.
     Part(u64, u64),
     /// Nothing is left, or the little that stays.
     All,

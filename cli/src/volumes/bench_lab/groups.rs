@@ -23,7 +23,7 @@ const LEAST_QUOTA: u64 = 1000;
 pub enum Limited {
     /// So much of one processor.
     Processor(f64),
-    /// So many bytes written to the disk in a second.
+    /// Bytes written to the disk in a second.
     Disk(f64),
 }
 
