@@ -105,6 +105,44 @@ fn a_commit_that_races_with_renames_loses_nothing() {
     assert_sound(&fs);
 }
 
+/// A rename whose old name is there all the time never says that it is not, however others change
+/// the new name.
+#[test]
+fn a_rename_that_races_for_its_new_name_succeeds() {
+    let mut lab = Lab::new("rs:2+1", 3);
+    let fs = lab.open();
+    let stop = Arc::new(AtomicBool::new(false));
+    let others = {
+        let (fs, stop) = (fs.clone(), stop.clone());
+        std::thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                // The rename may have put its file there, or taken it away.
+                _ = fs.make(ROOT, b"new", &new(FileKind::File));
+                _ = fs.unlink(ROOT, b"new");
+            }
+        })
+    };
+    for round in 0..3000 {
+        make(&fs, "old");
+        fs.rename((ROOT, b"old"), (ROOT, b"new"), RenameMode::Replace).unwrap_or_else(|why| panic!("{round}: {why}"));
+    }
+    stop.store(true, Ordering::Relaxed);
+    others.join().unwrap();
+    let missing =
+        |done: fs::Result<()>| assert!(matches!(done, Err(fs::Error::Meta(meta::Error::NotFound))), "{done:?}");
+    make(&fs, "old");
+    missing(fs.rename((ROOT, b"none"), (ROOT, b"old"), RenameMode::Replace));
+    missing(fs.rename((ROOT, b"old"), (ROOT, b"none"), RenameMode::Exchange));
+    // A directory that was removed while it is open takes no new names.
+    let directory = fs.make(ROOT, b"directory", &new(FileKind::Directory)).unwrap().ino;
+    fs.open(directory, false).unwrap();
+    fs.remove_directory(ROOT, b"directory").unwrap();
+    missing(fs.rename((ROOT, b"old"), (directory, b"new"), RenameMode::Replace));
+    fs.close(directory);
+    missing(fs.rename((ROOT, b"old"), (directory, b"new"), RenameMode::Replace));
+    assert_sound(&fs);
+}
+
 /// Writes until it fails; returns the bytes written and the errno.
 fn write_until_error(fs: &FileSystem, ino: Ino, most: u64) -> (u64, i32) {
     let part = pattern(9, 1 << 20);

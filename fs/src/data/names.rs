@@ -372,10 +372,24 @@ impl FileSystem {
                 result
             };
             match result {
-                Err(meta::Error::NotFound) if self.meta.lookup(to.0, to.1).ok().map(|a| a.ino) != replaced => {}
+                // Another file had the new name by then.
+                Err(meta::Error::NotFound) if !self.cannot_rename(from, to, mode)? => {}
                 result => return Ok(result.map(|_| ())?),
             }
         }
+    }
+
+    /// Whether a rename lacks the file, the directory that it goes to, or the file to exchange it
+    /// with. To look again at which file has the new name is not enough: it may have come and gone.
+    fn cannot_rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), mode: RenameMode) -> Result<bool> {
+        let is_there = |found: meta::Result<Attributes>| match found {
+            Ok(found) => Ok(Some(found)),
+            Err(meta::Error::NotFound) => Ok(None),
+            Err(error) => Err(error),
+        };
+        let is_named = |(parent, name)| Ok::<_, meta::Error>(is_there(self.meta.lookup(parent, name))?.is_some());
+        let takes_names = is_there(self.meta.attributes(to.0))?.is_some_and(|directory| directory.links > 0);
+        Ok(!(takes_names && is_named(from)? && (mode != RenameMode::Exchange || is_named(to)?)))
     }
 
     /// Programs often replace a file by writing a new one and renaming it, without a sync. Commit
