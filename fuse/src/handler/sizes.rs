@@ -6,6 +6,8 @@
 //! read; then programs see zeroes that nobody wrote. So such a read is refused the first time. For
 //! a read-ahead that has no effect but that the kernel asks once more, for one page at a time, when
 //! a program needs it. That question is answered, unless the kernel may have learned a size since.
+//! The program's thread moves the end when it gets the processor, so other read-aheads that are
+//! still on their way stay refused after that, unless they end in the same place.
 //!
 //! When the file grows again, the kernel knows the new size before it drops the page with the old
 //! end and the zeroes behind it: so it is made to drop it before it gets the answer.
@@ -28,6 +30,9 @@ pub(super) struct Size {
     answers: u32,
     arriving: u32,
     coming: Option<(u64, u64)>,
+    /// Where the last short read ended that was answered since the kernel was told a size. The
+    /// kernel moves the end to there, soon.
+    moved: Option<u64>,
     /// What the kernel will ask for again; it learned no size since.
     refused: Vec<Range<u64>>,
 }
@@ -58,12 +63,14 @@ impl Size {
         if self.answers == 0 {
             self.believed = self.coming.take().or(self.believed);
         }
+        self.moved = None;
         self.refused.clear();
     }
 
     /// The kernel knows that the file reaches as far as it wrote.
     pub fn wrote(&mut self, end: u64) {
         self.believed = self.believed.map(|(least, most)| (least.max(end), most.max(end)));
+        self.moved = None;
         self.refused.clear();
     }
 
@@ -84,15 +91,17 @@ impl Size {
         let end = asked.start + read;
         let most = [self.believed, self.coming].into_iter().flatten().map(|(_, most)| most).max();
         let most = most.unwrap_or_else(|| asked.end.saturating_sub(MAX_PAGE_BYTES - 1));
-        if end >= most.min(asked.end) {
+        if end >= most.min(asked.end) || self.moved == Some(end) {
             if end < asked.end {
                 self.believed.get_or_insert((end, end));
             }
             return true;
         }
         let again = self.refused.iter().any(|range| range.contains(&asked.start));
-        if again && self.answers == 0 {
-            self.believed = Some((end, end));
+        // A kernel that has moved the end asks for nothing behind it.
+        if again && self.answers == 0 && self.moved.is_none_or(|moved| end <= moved) {
+            let least = self.believed.map_or(end, |(least, _)| least.min(end));
+            (self.believed, self.moved) = (Some((least, most)), Some(end));
             self.refused.clear();
             return true;
         }
@@ -136,6 +145,24 @@ mod tests {
         assert!(size.may_answer(4096..8192, 100), "the kernel moved the end of the file to here");
         told(&mut size, 1 << 20);
         assert!(!size.may_answer(65_536..69_632, 0), "this is another read-ahead");
+    }
+
+    /// Two short reads at a time: the kernel would move the end to where the second one ends, and
+    /// then not to where the first one does.
+    #[test]
+    fn no_other_short_read_is_answered_beside_one() {
+        let mut size = Size::default();
+        told(&mut size, 3 << 20);
+        let (first, second, third) = (0..1 << 20, 1 << 20..2 << 20, 2 << 20..3 << 20);
+        assert!(!size.may_answer(first, 0));
+        assert!(size.may_answer(0..4096, 0), "a program needs the first page");
+        assert!(!size.may_answer(second, 0), "the kernel may not have moved the end yet");
+        assert!(!size.may_answer(third, 0));
+        assert!(!size.may_answer(1 << 20..(1 << 20) + 4096, 0), "another program's, asked before that");
+        assert!(size.may_answer(0..4096, 0), "it ends in the same place");
+        assert_eq!(size.grows(1), Some(0), "the kernel has zeroes behind the end");
+        told(&mut size, 0);
+        assert!(size.may_answer(0..4096, 0), "the kernel was told");
     }
 
     #[test]
