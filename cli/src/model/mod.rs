@@ -125,7 +125,7 @@ fn calibrate(arguments: &CalibrateArguments, as_json: bool) -> Outcome {
             if group.embedded { "on directories".into() } else { format!("coded by the {}", group.coding) },
             show::count(points, "point")
         ))?;
-        show::text("  step       us a record             ns a KiB            residual")?;
+        show::text("  step       us a record             ns a KiB            residual   cold")?;
         for (step, fit) in STEP_NAMES.iter().zip(&group.fits) {
             show::text(line(step, fit))?;
         }
@@ -134,7 +134,8 @@ fn calibrate(arguments: &CalibrateArguments, as_json: bool) -> Outcome {
             show::text(line("PC", fit))?;
         }
     }
-    show::text(format_args!("\nsaved in {}", Shown(&place)))
+    show::text("\nDD: us a message. cold: us more a record where the processors waited long for the wire")?;
+    show::text(format_args!("saved in {}", Shown(&place)))
 }
 
 fn line(step: &str, fit: &Fit) -> String {
@@ -143,10 +144,11 @@ fn line(step: &str, fit: &Fit) -> String {
         None => format!("{value:>9.2}            "),
     };
     format!(
-        "  {step}    {}  {}  {:>6.1} %",
+        "  {step}    {}  {}  {:>6.1} %  {:>+6.1}",
         with(fit.line.fixed * 1e6, fit.fixed_within.map(|within| within * 1e6)),
         with(fit.line.per_byte * 1e9 * 1024.0, fit.per_byte_within.map(|within| within * 1e9 * 1024.0)),
-        fit.residual * 100.0
+        fit.residual * 100.0,
+        fit.line.cold * 1e6
     )
 }
 

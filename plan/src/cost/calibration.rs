@@ -1,7 +1,7 @@
 //! Constants from a measurement, and how well they predict what was not used for them.
 
 use super::StepTimes;
-use super::fit::{self, Fit};
+use super::fit::{self, Expected, Fit, Seen};
 use super::measured::{Measurement, Point};
 use super::serial;
 use super::setting::{Constants, Setting, Way};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The value of [`Calibration::kind`].
-pub const KIND: &str = "weft-write-model";
+pub const KIND: &str = "weft-write-model-2";
 
 /// The constants of a machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,6 +37,9 @@ pub struct Group {
     pub embedded: bool,
     /// CT, MT, DT, MP, PC, DD, SP, each over its own bytes, see [`Constants`].
     pub fits: [Fit; 7],
+    /// See [`Constants::connection`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection: Option<f64>,
     /// PC of each family of codes, where several were measured.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub families: BTreeMap<String, Fit>,
@@ -49,7 +52,7 @@ impl Group {
         if let Some(own) = self.families.get(family(code)) {
             parity = own.line;
         }
-        Constants { client, metadata, transfer, master, parity, distribution, slave }
+        Constants { client, metadata, transfer, master, parity, distribution, slave, connection: self.connection }
     }
 }
 
@@ -99,37 +102,73 @@ pub fn calibrate_points(all: &[Measured]) -> Result<Calibration, String> {
         if groups.iter().any(|group| (group.way, group.coding, group.embedded) == path(point)) {
             continue;
         }
-        let own: Vec<Measured> = all.iter().copied().filter(|(_, other)| path(other) == path(point)).collect();
-        let (fits, families) = fits(&own)?;
-        groups.push(Group { way, coding, embedded, fits, families });
+        let alike = |(_, other): &Measured| (other.way, other.embedded) == (way, embedded);
+        groups.push(group(path(point), &all.iter().copied().filter(alike).collect::<Vec<_>>())?);
     }
     Ok(Calibration { kind: KIND.into(), date: first.date.clone(), machine: first.machine.clone(), groups })
 }
 
-/// The place of PC among the steps.
+/// The places of steps among all.
+const METADATA: usize = 1;
+const TRANSFER: usize = 2;
+const MASTER: usize = 3;
 const PARITY: usize = 4;
+const DISTRIBUTION: usize = 5;
 
-fn fits(points: &[Measured]) -> Result<([Fit; 7], BTreeMap<String, Fit>), String> {
-    let mut all: [Vec<(f64, f64, f64)>; 7] = Default::default();
-    let mut parities: BTreeMap<String, Vec<(f64, f64, f64)>> = BTreeMap::new();
+/// Fits the constants of a path to points of its way. Those of the other side that codes count
+/// where it makes no difference: records in the metadata are not coded, and a client's tasks, the
+/// metadata's, coding itself and the slaves' work are the same.
+fn group((way, coding, embedded): (Way, Coding, bool), points: &[Measured]) -> Result<Group, String> {
+    let connection = connection(points);
+    let before = Constants { connection, ..Constants::default() };
+    let mut all: [Vec<Seen>; 7] = Default::default();
+    let mut parities: BTreeMap<String, Vec<Seen>> = BTreeMap::new();
     for (run, point) in points {
         let setting = point.setting(run)?;
         // What the wire took is no constant of the machine.
-        let wire = serial::steps(&Constants::default(), &setting).as_array();
-        let steps = point.steps().as_array();
-        for (step, size) in sizes(&setting).into_iter().enumerate() {
-            let seen = (size, steps[step] - wire[step], steps[step]);
-            all[step].push(seen);
-            if step == PARITY {
-                parities.entry(family(&point.code).into()).or_default().push(seen);
+        let wire = serial::steps(&before, &setting).as_array();
+        let (steps, waiting) = (point.steps().as_array(), serial::waiting(&setting));
+        for (step, bytes) in sizes(&setting).into_iter().enumerate() {
+            let own = way == Way::Inline || !matches!(step, TRANSFER | MASTER | DISTRIBUTION);
+            if own || point.coding == coding {
+                let times = if step == DISTRIBUTION { setting.messages() } else { 1.0 };
+                let seen = Seen { bytes, times, seconds: steps[step] - wire[step], whole: steps[step], waiting };
+                all[step].push(seen);
+                if step == PARITY {
+                    parities.entry(family(&point.code).into()).or_default().push(seen);
+                }
             }
         }
     }
     let families = match parities.len() {
         1 => BTreeMap::new(),
-        _ => parities.into_iter().map(|(name, points)| (name, fit::line_of_parts(&points))).collect(),
+        _ => parities.into_iter().map(|(name, points)| (name, fit::line(&points, None))).collect(),
     };
-    Ok((all.map(|points| fit::line_of_parts(&points)), families))
+    let fits = std::array::from_fn(|step| fit::line(&all[step], expected(way, step, connection)));
+    Ok(Group { way, coding, embedded, fits, connection, families })
+}
+
+/// What one plain connection carried without a limit: the median of the networks.
+fn connection(points: &[Measured]) -> Option<f64> {
+    let mut all: Vec<f64> = points
+        .iter()
+        .filter_map(|(run, point)| run.network(point))
+        .map(|network| network.plain_bits_per_second / 8.0)
+        .filter(|speed| speed.is_finite() && *speed > 0.0)
+        .collect();
+    all.sort_by(f64::total_cmp);
+    all.get(all.len() / 2).copied()
+}
+
+/// What a byte of a step is expected to take: one that is sent takes what it does in a plain
+/// connection. It could be twice as much, or nearly nothing.
+fn expected(way: Way, step: usize, connection: Option<f64>) -> Option<Expected> {
+    let byte = 1.0 / connection?;
+    match (way, step) {
+        (Way::Inline, METADATA) | (_, TRANSFER | DISTRIBUTION) => Some(Expected { value: byte, within: byte }),
+        (Way::Stripe, METADATA) => Some(Expected { value: 0.0, within: byte }),
+        _ => None,
+    }
 }
 
 impl Calibration {
@@ -137,7 +176,7 @@ impl Calibration {
     /// When it is no calibration, or has a number that cannot be.
     pub fn check(&self) -> Result<(), String> {
         if self.kind != KIND {
-            return Err(format!("it is {:?}, not {KIND:?}", self.kind));
+            return Err(format!("it is {:?}, not {KIND:?}; weft model calibrate makes it anew", self.kind));
         }
         let fits = self.groups.iter().flat_map(|group| group.fits.iter().chain(group.families.values()));
         let lines = fits.map(|fit| fit.line);
@@ -224,7 +263,11 @@ impl LeftOut {
     /// Points that are alike in it are left out together.
     fn alike(self, a: Measured, b: Measured) -> bool {
         match self {
-            Self::Point => std::ptr::eq(a.1, b.1),
+            // Also what the other side coded: parts of it are the same.
+            Self::Point => {
+                let place = |(run, point): Measured<'_>| (point.record_bytes, point.embedded, run.stores);
+                (place(a), &a.1.code, &a.1.net) == (place(b), &b.1.code, &b.1.net)
+            }
             Self::Record => a.1.record_bytes == b.1.record_bytes,
             Self::Code => a.1.code == b.1.code,
             Self::Net => a.1.net == b.1.net,
@@ -253,12 +296,12 @@ pub fn check(calibration: &Calibration, all: &[Measured]) -> Result<Vec<Checked>
 pub fn check_left_out(all: &[Measured], by: LeftOut) -> Result<Vec<Checked>, String> {
     let mut checked = Vec::new();
     for (number, &point) in all.iter().enumerate() {
-        let rest = all.iter().copied().filter(|&other| !by.alike(other, point) && path(other.1) == path(point.1));
-        let rest: Vec<Measured> = rest.collect();
-        if rest.iter().all(|other| other.1.record_bytes == rest[0].1.record_bytes) {
+        let rest: Vec<Measured> = all.iter().copied().filter(|&other| !by.alike(other, point)).collect();
+        let own: Vec<Measured> = rest.iter().copied().filter(|other| path(other.1) == path(point.1)).collect();
+        if own.iter().all(|other| other.1.record_bytes == own[0].1.record_bytes) {
             continue;
         }
-        let interpolated = Some(is_between(point, &rest)?);
+        let interpolated = Some(is_between(point, &own)?);
         let predicted = calibrate_points(&rest)?.predict(point)?;
         let predicted = predicted.map(|predicted| Checked::of(number, predicted, point.1));
         checked.extend(predicted.map(|checked| Checked { interpolated, ..checked }));
@@ -301,23 +344,27 @@ mod tests {
     use crate::cost::{Line, Link};
 
     fn line(fixed: f64, per_byte: f64) -> Line {
-        Line { fixed, per_byte }
+        Line { fixed, per_byte, cold: 0.0 }
     }
 
-    fn truth() -> Constants {
+    /// A byte that is sent takes what it does in a plain connection.
+    const SENT: f64 = 4e-10;
+
+    fn truth(way: Way) -> Constants {
         Constants {
             client: line(2e-5, 1e-10),
-            metadata: line(3e-5, 0.0),
-            transfer: line(4e-5, 1e-9),
+            metadata: line(3e-5, if way == Way::Inline { SENT } else { 0.0 }),
+            transfer: line(4e-5, SENT),
             master: line(5e-6, 2e-10),
             parity: line(1e-6, 3e-10),
-            distribution: line(6e-5, 5e-10),
+            distribution: line(4e-6, SENT),
             slave: line(1e-4, 4e-9),
+            connection: None,
         }
     }
 
     /// A measurement in which everything is as the constants say.
-    fn ideal(link: Link) -> Measurement {
+    fn ideal(link: Link, connection: Option<f64>) -> Measurement {
         let mut all = measurement(Vec::new());
         all.link = link;
         for coding in [Coding::Client, Coding::Server] {
@@ -326,7 +373,7 @@ mod tests {
                     let way = if record <= 32_768 { Way::Inline } else { Way::Stripe };
                     let code = format!("rs:{k}+{m}");
                     let mut new = Point { k, m, coding, code, ..point(record, way, vec![round(1.0, [0.0; 7])]) };
-                    let steps = serial::steps(&truth(), &new.setting(&all).unwrap());
+                    let steps = serial::steps(&Constants { connection, ..truth(way) }, &new.setting(&all).unwrap());
                     new.rounds = vec![round(10.0 * steps.total(), steps.as_array().map(|time| 10.0 * time))];
                     all.points.push(new);
                 }
@@ -338,18 +385,19 @@ mod tests {
     #[test]
     fn the_constants_come_back() {
         for link in [Link::default(), Link::of_bits(1e10, 1e-4)] {
-            let calibration = calibrate(&ideal(link)).unwrap();
+            let calibration = calibrate(&ideal(link, None)).unwrap();
             assert_eq!(calibration.groups.len(), 4);
             assert_eq!(calibration.check(), Ok(()));
             let found = calibration.constants(Way::Stripe, Coding::Server, false, "rs:4+2").unwrap();
+            let truth = truth(Way::Stripe);
             for (found, truth) in [
-                (found.client, truth().client),
-                (found.metadata, truth().metadata),
-                (found.transfer, truth().transfer),
-                (found.master, truth().master),
-                (found.parity, truth().parity),
-                (found.distribution, truth().distribution),
-                (found.slave, truth().slave),
+                (found.client, truth.client),
+                (found.metadata, truth.metadata),
+                (found.transfer, truth.transfer),
+                (found.master, truth.master),
+                (found.parity, truth.parity),
+                (found.distribution, truth.distribution),
+                (found.slave, truth.slave),
             ] {
                 assert!((found.fixed - truth.fixed).abs() < 1e-9, "{found:?} {truth:?}");
                 assert!((found.per_byte - truth.per_byte).abs() < 1e-14, "{found:?} {truth:?}");
@@ -364,8 +412,8 @@ mod tests {
     /// Constants of one network predict another one, and points that were left out.
     #[test]
     fn other_networks_and_points_are_predicted() {
-        let slow = ideal(Link::of_bits(1e9, 5e-4));
-        let calibration = calibrate(&ideal(Link::default())).unwrap();
+        let slow = ideal(Link::of_bits(1e9, 5e-4), None);
+        let calibration = calibrate(&ideal(Link::default(), None)).unwrap();
         let runs = [slow];
         let slow = points(&runs);
         let left_out = [LeftOut::Point, LeftOut::Record, LeftOut::Code].map(|by| check_left_out(&slow, by).unwrap());
@@ -379,19 +427,22 @@ mod tests {
     /// A family of codes that takes three times as long, on other stores and another network.
     #[test]
     fn families_networks_and_stores_are_left_out() {
-        let fast = ideal(Link::default());
-        let mut slow = ideal(Link::of_bits(1e10, 1e-5));
+        let connection = Some(1.0 / SENT);
+        let mut fast = ideal(Link::default(), connection);
+        let mut slow = ideal(Link::of_bits(1e10, 1e-5), connection);
         slow.stores = 12;
         let network = |name: &str, link: Link| crate::cost::measured::Network {
             name: name.into(),
             bits_per_second: link.bytes_per_second.map(|bytes| bytes * 8.0),
             burst_bytes: 0,
             latency_seconds: link.round_trip_seconds / 2.0,
-            plain_bits_per_second: 2e10,
+            plain_bits_per_second: 8.0 / SENT,
             reached_bits_per_second: 2e10,
             reachable: true,
         };
         slow.networks = vec![network("10G", slow.link)];
+        fast.networks = vec![network("none", fast.link)];
+        fast.points.iter_mut().for_each(|point| point.net = Some("none".into()));
         for point in &mut slow.points {
             point.net = Some("10G".into());
             if point.k == 2 && point.way == Way::Stripe {

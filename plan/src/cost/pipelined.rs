@@ -97,7 +97,7 @@ fn through_stores(setting: &Setting) -> f64 {
 /// Those of the stores are means over `stores` of them.
 fn demands(constants: &Constants, setting: &Setting, stores: f64) -> [f64; 5] {
     // Without the wire, DD is what sending costs a processor, and DT as well.
-    let work = serial::sum(constants, setting, StepTimes::default());
+    let work = serial::sum(constants, setting, StepTimes::default(), 0.0);
     let coding = work.master + work.parity + work.distribution;
     let (client, master) = match (setting.way, setting.coder) {
         (Way::Stripe, Coder::Here) => (work.client + coding, 0.0),
@@ -203,7 +203,7 @@ mod tests {
         let still = Setting { client_link: Link::default(), store_link: Link::default(), ..USUAL };
         assert_eq!(predict(&Constants::default(), &still).limit, None);
         assert_eq!(predict(&Constants::default(), &still).first_full(), None);
-        let work = Line { fixed: 1.0, per_byte: 0.0 };
+        let work = Line { fixed: 1.0, ..Line::default() };
         for (constants, setting, limit) in [
             (Constants { parity: work, ..Constants::default() }, still, Resource::ClientCpu),
             (
@@ -240,7 +240,7 @@ mod tests {
     fn a_serial_client_fills_less() {
         let serial = serial::steps(&Constants::default(), &USUAL).total();
         let waiting = loads(
-            &Constants { client: Line { fixed: serial, per_byte: 0.0 }, ..Constants::default() },
+            &Constants { client: Line { fixed: serial, ..Line::default() }, ..Constants::default() },
             &USUAL,
             2.0 * serial,
         );

@@ -10,12 +10,22 @@ pub struct Line {
     pub fixed: f64,
     /// Seconds for each byte.
     pub per_byte: f64,
+    /// Seconds more for each record where the processors waited for the wire all the time: their
+    /// caches are cold, and they sleep more deeply.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cold: f64,
 }
 
 impl Line {
-    /// The time of so many bytes. It is not negative, also where a fit is.
+    /// The time of so many bytes on processors that do not wait. It is not negative, also where a
+    /// fit is.
     pub fn at(&self, bytes: f64) -> f64 {
-        (self.fixed + self.per_byte * bytes).max(0.0)
+        self.after(0.0, bytes)
+    }
+
+    /// The same on processors that wait for a part of the time, 0 to 1.
+    pub fn after(&self, waiting: f64, bytes: f64) -> f64 {
+        (self.fixed + self.per_byte * bytes + self.cold * waiting).max(0.0)
     }
 }
 
@@ -43,10 +53,15 @@ pub struct Constants {
     pub master: Line,
     /// PC, over the bytes of the record times m: each byte of data goes into m parities.
     pub parity: Line,
-    /// DD, over the bytes that are distributed, see [`Setting::distributed_bytes`].
+    /// DD, over the bytes that are distributed, see [`Setting::distributed_bytes`]. What is fixed is
+    /// for each message, see [`Setting::messages`].
     pub distribution: Line,
     /// SP, over the bytes that one slave gets, see [`Setting::slave_bytes`].
     pub slave: Line,
+    /// What one plain TCP connection of the machine carries where no link limits it, in bytes a
+    /// second: the processors send at that speed, also while a slower link is busy. None if that
+    /// was not measured.
+    pub connection: Option<f64>,
 }
 
 impl Constants {
@@ -55,7 +70,7 @@ impl Constants {
     /// call is still one for each record.
     #[must_use]
     pub fn of_stream(&self) -> Self {
-        let long = |line: Line| Line { fixed: 0.0, ..line };
+        let long = |line: Line| Line { fixed: 0.0, cold: 0.0, ..line };
         Self {
             client: self.client,
             metadata: Line::default(),
@@ -64,6 +79,7 @@ impl Constants {
             parity: long(self.parity),
             distribution: long(self.distribution),
             slave: long(self.slave),
+            connection: self.connection,
         }
     }
 }
@@ -197,6 +213,15 @@ impl Setting {
         }
     }
 
+    /// How many messages a record makes to slaves: with its data, to sync a stripe, and with the
+    /// records of the journal that name a stripe to its m+2 mirrors.
+    pub fn messages(&self) -> f64 {
+        match self.way {
+            Way::Inline => self.slaves(),
+            Way::Stripe => 2.0 * self.slaves() + f64::from(self.m) + 2.0,
+        }
+    }
+
     /// The bytes of a record that are distributed to slaves.
     pub fn distributed_bytes(&self) -> f64 {
         self.slaves() * self.slave_bytes()
@@ -227,17 +252,17 @@ pub(super) mod tests {
     fn bytes_by_way_and_coder() {
         let bytes = |way, coder| {
             let setting = Setting { way, coder, ..USUAL };
-            (setting.slave_bytes(), setting.distributed_bytes())
+            (setting.slave_bytes(), setting.distributed_bytes(), setting.messages())
         };
-        assert_eq!(bytes(Way::Stripe, Coder::Here), (32_768.0, 6.0 * 32_768.0));
-        assert_eq!(bytes(Way::Stripe, Coder::Master), (32_768.0, 5.0 * 32_768.0));
-        assert_eq!(bytes(Way::Inline, Coder::Here), (131_072.0, 4.0 * 131_072.0));
+        assert_eq!(bytes(Way::Stripe, Coder::Here), (32_768.0, 6.0 * 32_768.0, 16.0));
+        assert_eq!(bytes(Way::Stripe, Coder::Master), (32_768.0, 5.0 * 32_768.0, 14.0));
+        assert_eq!(bytes(Way::Inline, Coder::Here), (131_072.0, 4.0 * 131_072.0, 4.0));
     }
 
     #[test]
     fn a_stream_pays_by_the_byte() {
-        let both = Line { fixed: 1.0, per_byte: 2.0 };
-        let bytes = Line { fixed: 0.0, per_byte: 2.0 };
+        let both = Line { fixed: 1.0, per_byte: 2.0, cold: 3.0 };
+        let bytes = Line { per_byte: 2.0, ..Line::default() };
         let all = Constants {
             client: both,
             metadata: both,
@@ -246,16 +271,18 @@ pub(super) mod tests {
             parity: both,
             distribution: both,
             slave: both,
+            connection: None,
         };
-        let Constants { client, metadata, transfer, master, parity, distribution, slave } = all.of_stream();
+        let Constants { client, metadata, transfer, master, parity, distribution, slave, .. } = all.of_stream();
         assert_eq!((client, metadata), (both, Line::default()));
         assert_eq!([transfer, master, parity, distribution, slave], [bytes; 5]);
     }
 
     #[test]
     fn lines_and_links() {
-        assert_eq!(Line { fixed: 2.0, per_byte: 0.5 }.at(4.0), 4.0);
-        assert_eq!(Line { fixed: -2.0, per_byte: 0.5 }.at(2.0), 0.0);
+        let line = Line { fixed: 2.0, per_byte: 0.5, cold: 3.0 };
+        assert_eq!((line.at(4.0), line.after(0.5, 4.0)), (4.0, 5.5));
+        assert_eq!(Line { fixed: -2.0, ..line }.at(2.0), 0.0);
         assert_eq!(Link::of_bits(1e10, 0.0).wire(1.25e9), 1.0);
         assert_eq!(Link::default().wire(1e30), 0.0);
         let bursts = Link { burst_bytes: 5000.0, ..Link::of_bits(8e3, 0.0) };
