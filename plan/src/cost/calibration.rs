@@ -98,7 +98,7 @@ pub fn calibrate_points(all: &[Measured]) -> Result<Calibration, String> {
     let Some((first, _)) = all.first() else { return Err("nothing was measured".into()) };
     let mut groups: Vec<Group> = Vec::new();
     for (_, point) in all {
-        let (way, coding, embedded) = path(point);
+        let (way, _, embedded) = path(point);
         if groups.iter().any(|group| (group.way, group.coding, group.embedded) == path(point)) {
             continue;
         }

@@ -142,26 +142,25 @@ impl Equations {
     }
 
     /// The inverse and the unknowns, by Gauss and Jordan. Unknowns that are not used are 0.
-    fn solve(mut self, used: [bool; 3]) -> ([[f64; 3]; 3], [f64; 3]) {
-        let mut inverse: [[f64; 3]; 3] =
-            std::array::from_fn(|i| std::array::from_fn(|j| f64::from(u8::from(i == j && used[i]))));
+    fn solve(self, used: [bool; 3]) -> ([[f64; 3]; 3], [f64; 3]) {
+        // Each row of the matrix, and beside it that of the inverse.
+        let mut rows: [[f64; 6]; 3] = std::array::from_fn(|i| {
+            let of_identity = |j: usize| f64::from(u8::from(i == j && used[i]));
+            std::array::from_fn(|j| if j < 3 { self.matrix[i][j] } else { of_identity(j - 3) })
+        });
         for at in (0..3).filter(|at| used[*at]) {
             // The matrix is symmetric and positive, so no row needs another one's place.
-            let pivot = self.matrix[at][at];
-            for j in 0..3 {
-                self.matrix[at][j] /= pivot;
-                inverse[at][j] /= pivot;
+            let pivot = rows[at][at];
+            let row = rows[at].map(|value| value / pivot);
+            for other in &mut rows {
+                let times = other[at];
+                other.iter_mut().zip(row).for_each(|(value, of_row)| *value -= times * of_row);
             }
-            for i in (0..3).filter(|i| *i != at) {
-                let times = self.matrix[i][at];
-                for j in 0..3 {
-                    self.matrix[i][j] -= times * self.matrix[at][j];
-                    inverse[i][j] -= times * inverse[at][j];
-                }
-            }
+            rows[at] = row;
         }
-        let unknown = |i: usize| (0..3).map(|j| inverse[i][j] * self.right[j]).sum();
-        (inverse, std::array::from_fn(unknown))
+        let inverse = rows.map(|[.., a, b, c]| [a, b, c]);
+        let unknown = |row: [f64; 3]| row.into_iter().zip(self.right).map(|(a, b)| a * b).sum();
+        (inverse, inverse.map(unknown))
     }
 }
 
@@ -225,15 +224,15 @@ mod tests {
     /// Two sizes that are nearly equal say little of what a byte costs.
     #[test]
     fn an_expectation_counts_where_the_points_say_little() {
-        let expected = Some(Expected { value: 1e-9, within: 1e-9 });
+        let expected = Expected { value: 1e-9, within: 1e-9 };
         let sure: Vec<Seen> = SIZES.map(|x| Seen::of(x, 1e-4 + 5e-9 * x)).to_vec();
-        near(line(&sure, Some(Expected { within: 1.0, ..expected.unwrap() })).line.per_byte, 5e-9);
-        assert!((line(&sure, expected).line.per_byte / 5e-9 - 1.0).abs() < 0.1, "the points count more");
+        near(line(&sure, Some(Expected { within: 1.0, ..expected })).line.per_byte, 5e-9);
+        assert!((line(&sure, Some(expected)).line.per_byte / 5e-9 - 1.0).abs() < 0.1, "the points count more");
         let unsure = [Seen::of(65_536.0, 1e-3), Seen::of(131_072.0, 1.2e-3)];
-        let (without, with) = (line(&unsure, None).line, line(&unsure, expected).line);
+        let (without, with) = (line(&unsure, None).line, line(&unsure, Some(expected)).line);
         assert!((without.per_byte - 3.05e-9).abs() < 1e-11 && with.per_byte < 1.5e-9, "{without:?} {with:?}");
         // One size alone has no slope, whatever is expected.
-        assert_eq!(line(&unsure[..1], expected).line.per_byte, 0.0);
+        assert_eq!(line(&unsure[..1], Some(expected)).line.per_byte, 0.0);
     }
 
     /// A step that takes a third longer after a wait.
