@@ -26,6 +26,7 @@ enum What {
     Placement(Box<crate::volumes::placement_bench::Arguments>),
     /// The archive: the studies' experiments, scaled to this machine
     Archive(bench::paper::Args),
+    Energy(Box<crate::energy::experiment::Arguments>),
     Paper(crate::paper::Arguments),
 }
 
@@ -48,6 +49,7 @@ pub fn run(arguments: Arguments, as_json: bool) -> Outcome {
             archive.json |= as_json;
             bench::paper::run(&archive).map_err(Failure::Other)
         }
+        What::Energy(arguments) => crate::energy::experiment::run(&arguments, force, as_json),
         What::Paper(arguments) => crate::paper::run(&arguments, force, as_json),
         What::WriteCost(arguments) => crate::volumes::write_cost::run(&arguments, force, as_json),
         What::Placement(arguments) => crate::volumes::placement_bench::run(&arguments, force, as_json),

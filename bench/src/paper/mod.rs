@@ -4,8 +4,10 @@
 //! The program runs itself as a user would. What needs more cores than there are is modelled by the
 //! archive's own scheduler from times measured here, and says so, in a table of its own.
 
+pub mod energy;
 mod jobs;
 mod show;
+mod table;
 mod tree;
 mod wide;
 

@@ -1,25 +1,15 @@
 //! The experiments' tables as text and as a page, with the studies' own figures beside.
 
 use super::Report;
+use super::table::Table;
 use super::wide::Wide;
 use archive::energy::Model;
-use archive::report::charts::{bar, escape};
-use archive::report::page::{framed, section, table_head};
+use archive::report::charts::escape;
+use archive::report::page::framed;
 use archive::report::words::{bytes, energy, percent, plain, rate, signed_percent, time};
 
 /// The paper's reductions of time for 1, 2, 4 and 40 parts; it gives no others.
 const PUBLISHED_REDUCTIONS: [(u64, f64); 3] = [(2, 0.741), (4, 0.929), (40, 0.969)];
-
-/// A table: title, how it came about, headings, and rows of cells with the parts of a bar.
-struct Table {
-    title: String,
-    how: String,
-    head: Vec<&'static str>,
-    rows: Vec<Row>,
-}
-
-/// Cells, and the classes and lengths of the parts of a bar.
-type Row = (Vec<String>, Vec<(&'static str, f64)>);
 
 fn tables(report: &Report) -> Vec<Table> {
     let mut tables = vec![parts(report), schedules(report, false), schedules(report, true), trees(report)];
@@ -160,19 +150,7 @@ pub fn text(report: &Report) -> String {
         report.cores,
         warning(report)
     );
-    for table in tables(report) {
-        out += &format!("\n{}\n{}\n", table.title, table.how);
-        let head: Vec<String> = table.head.iter().map(|&name| name.to_owned()).collect();
-        let lines: Vec<&Vec<String>> = std::iter::once(&head).chain(table.rows.iter().map(|row| &row.0)).collect();
-        let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
-        for line in &lines {
-            let cells = line.iter().enumerate().map(|(at, cell)| {
-                let width = width(at);
-                if at == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
-            });
-            out += &format!("  {}\n", cells.collect::<Vec<_>>().join("  "));
-        }
-    }
+    tables(report).iter().for_each(|table| out += &table.text());
     report.absent.iter().for_each(|absent| out += &format!("\n{absent}\n"));
     out
 }
@@ -189,26 +167,7 @@ pub fn page(report: &Report) -> String {
         report.rounds,
         warning(report)
     );
-    for table in tables(report) {
-        let rows = table.rows.iter().map(|(cells, parts)| {
-            let rest: String = cells[1..].iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect();
-            let about = cells.last().map_or("", String::as_str);
-            format!(
-                "<tr><th scope=\"row\">{}</th><td class=\"bar\">{}</td>{rest}</tr>\n",
-                escape(&cells[0]),
-                bar(parts, about)
-            )
-        });
-        let mut head = table.head.clone();
-        head.insert(1, "");
-        let content = format!(
-            "<p class=\"how\">{}</p><div class=\"scroll\"><table>{}<tbody>\n{}</tbody></table></div>",
-            escape(&table.how),
-            table_head(&head),
-            rows.collect::<String>()
-        );
-        body += &section(&table.title, &content);
-    }
+    tables(report).iter().for_each(|table| body += &table.section());
     body += "<p class=\"legend\"><i class=\"second\"></i>reading and writing<i class=\"own\"></i>weft<i \
         class=\"third\"></i>coding by another library</p>";
     body.extend(report.absent.iter().map(|absent| format!("<p class=\"how warning\">{}</p>", escape(absent))));

@@ -3,6 +3,7 @@
 
 mod calibrate;
 mod cost;
+pub mod experiment;
 
 use crate::failure::{Failure, Outcome};
 use crate::{interrupt, show};
