@@ -9,8 +9,9 @@ pub mod layout;
 mod lead;
 pub mod metadata;
 pub mod process_message;
+mod read;
 pub mod router;
 mod run;
 
 pub use follow::follow;
-pub use lead::{Done, archive_all, lead};
+pub use lead::{Done, lead, work};

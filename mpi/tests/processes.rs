@@ -9,7 +9,7 @@ use volume::Control;
 use weft_mpi::command::Arguments;
 use weft_mpi::process_message::ProcessMessage;
 use weft_mpi::router::Router;
-use weft_mpi::{archive_all, follow};
+use weft_mpi::{work, follow};
 
 struct Place(PathBuf);
 
@@ -71,7 +71,7 @@ fn job(hosts: &'static [&'static str], words: &[&str], harm: impl Fn(&[Arc<Contr
         }
     }
     let (router, mail, arguments, host) = leader.unwrap();
-    let done = archive_all(&router, &mail, &arguments, host);
+    let done = work(&router, &mail, &arguments, host);
     router.send_all(&ProcessMessage::End);
     followers.into_iter().for_each(|follower| follower.join().unwrap());
     match done.map_err(|why| why.to_string())? {
