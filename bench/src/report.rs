@@ -89,8 +89,12 @@ pub fn measure(args: &Args) -> Result<Report, String> {
 }
 
 fn lane(name: &'static str, kernel: &'static dyn Kernel, args: &Args, effort: Effort, directory: &Path) -> Lane {
-    let mut subjects: Vec<Box<dyn Subject>> =
-        vec![Box::new(Own::new("weft", kernel)), Box::new(Limit::new(kernel)), Box::new(Baseline::Vector), Box::new(Baseline::Words)];
+    let mut subjects: Vec<Box<dyn Subject>> = vec![
+        Box::new(Own::new("weft", kernel)),
+        Box::new(Limit::new(kernel)),
+        Box::new(Baseline::Vector),
+        Box::new(Baseline::Words),
+    ];
     let mut absent = vec![];
     for (called, executable, wanted) in candidates(name) {
         let path = directory.join(executable);

@@ -54,6 +54,7 @@ pub struct RestoreArguments {
     pub address: OsString,
     /// The directory to restore into; it is created if it is not there
     pub directory: PathBuf,
+    /// The processes, and what each has.
     #[command(flatten)]
     pub crew: CrewArguments,
     /// Write no more bytes than this in a second, all processes together
@@ -99,6 +100,7 @@ pub struct VerifyArguments {
     pub address: OsString,
     /// The source of the archive: it is read then, and not the archive
     pub source: Option<PathBuf>,
+    /// The processes, and what each has.
     #[command(flatten)]
     pub crew: CrewArguments,
 }

@@ -1,12 +1,11 @@
-//! The leader: it opens the volume, gives out the roles, runs the manager, and puts together what
-//! all have done.
+//! The leader's part of every job, and of an archive: it opens the volume, gives out the roles, runs
+//! the manager, and puts together what all have done.
 
-use crate::command::{Arguments, Task};
+use crate::command::Arguments;
 use crate::layout::{LEADER, Layout, Process};
 use crate::metadata::{Line, MetadataService};
 use crate::process_message::{Farewell, ProcessMessage, Setup};
 use crate::router::{Mail, Router, Service};
-use crate::read::{restore_all, verify_all};
 use crate::run::{RoleContext, close, context, introduce, open_here, run};
 use archive::clock::{Clock, process_seconds};
 use archive::job::{Job, Options};
@@ -15,7 +14,7 @@ use archive::report::{Ending, Facts, Written};
 use archive::roles::{Manager, Plan, Reporter, Show};
 use archive::transport::{Broken, REPORTER};
 use archive::walk::List;
-use cli::archiving::{Failure, Outcome, Progress, Report, Wanted, end, open, server_of, warning};
+use cli::archiving::{Failure, Progress, Wanted, open, server_of, warning};
 use fs::FileSystem;
 use plan::words::count;
 use std::os::unix::ffi::OsStrExt;
@@ -26,39 +25,11 @@ use volume::lock;
 /// What a job did, and why it could not go on.
 pub type Done = (Facts, Option<String>);
 
-/// Leads a job and tells how it ended, to the user and to all other processes.
-///
-/// # Errors
-/// When it did not do everything.
-pub fn lead(router: &Arc<Router>, mail: &Mail, arguments: &Arguments, host: &str) -> Outcome {
-    let (report, force) = match arguments.task() {
-        Task::Archive(archive) => (archive.report.as_deref(), archive.force),
-        Task::Restore(restore) => (restore.report.as_deref(), restore.force),
-        Task::Verify(_) => (None, false),
-    };
-    // A report that cannot be written is refused before there is work to lose.
-    let report = Report::new(report, force)?;
-    let (facts, broken) = work(router, mail, arguments, host)?;
-    end(&facts, broken, &report, arguments.json)
-}
-
-/// Does the job, whichever it is.
-///
-/// # Errors
-/// When it cannot begin, or its end cannot be written.
-pub fn work(router: &Arc<Router>, mail: &Mail, arguments: &Arguments, host: &str) -> Result<Done, Failure> {
-    match arguments.task() {
-        Task::Archive(archive) => archive_all(router, mail, arguments, archive, host),
-        Task::Restore(restore) => restore_all(router, mail, arguments, restore, host),
-        Task::Verify(verify) => verify_all(router, mail, arguments, verify, host),
-    }
-}
-
 /// Does the job.
 ///
 /// # Errors
 /// When it cannot begin, or its end cannot be written.
-fn archive_all(
+pub(crate) fn archive_all(
     router: &Arc<Router>,
     mail: &Mail,
     arguments: &Arguments,

@@ -12,6 +12,8 @@ pub mod process_message;
 mod read;
 pub mod router;
 mod run;
+mod work;
 
 pub use follow::follow;
-pub use lead::{Done, lead, work};
+pub use lead::Done;
+pub use work::{lead, work};

@@ -82,10 +82,10 @@ pub(crate) fn verify_all(
     let source = verify.source.as_deref().map(absolute).transpose()?;
     let leader = Leader::begin(router, mail, arguments, host, (&verify.address, &verify.crew))?;
     let cpu = process_seconds();
-    let compared = verify.source.as_ref().map_or_else(
-        || "the hashes of what was archived".to_owned(),
-        |source| Shown(source).to_string(),
-    );
+    let compared = verify
+        .source
+        .as_ref()
+        .map_or_else(|| "the hashes of what was archived".to_owned(), |source| Shown(source).to_string());
     let facts = leader.facts(Task::Verify, compared, leader.address.shown());
     let (walk, _) = walk_of(leader.volume.shared(), &leader.address.path).map_err(failed)?;
     let begins = (check::plan(leader.volume.shared(), verify.crew.memory), vec![walk]);

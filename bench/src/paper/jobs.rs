@@ -81,12 +81,7 @@ impl Ground {
         self.job(source, &[&["--workers", &workers], more].concat(), None)
     }
 
-    fn job(
-        &self,
-        source: &Path,
-        more: &[&str],
-        workers_under_mpi: Option<usize>,
-    ) -> Result<(Facts, f64), String> {
+    fn job(&self, source: &Path, more: &[&str], workers_under_mpi: Option<usize>) -> Result<(Facts, f64), String> {
         let place = self.folder.join("volume");
         let targets: Vec<PathBuf> = (0..6).map(|disk| place.join(format!("disk{disk}"))).collect();
         for target in &targets {

@@ -1,8 +1,8 @@
 //! The experiments' tables as text and as a page, with the studies' own figures beside.
 
-use super::{Report, SizeMix};
 use super::table::Table;
 use super::wide::Wide;
+use super::{Report, SizeMix};
 use archive::energy::Model;
 use archive::report::charts::escape;
 use archive::report::page::framed;
@@ -117,8 +117,13 @@ fn workers(report: &Report, schedule: &super::Schedule) -> Table {
             (at + 1).to_string(),
             "#".repeat((40.0 * length).round() as usize),
             text(done.as_ref(), &|done| time(*done)),
-            text(done.as_ref(), &|done| format!("{}{}", if *done < finish.mean_seconds { "-" } else { "+" },
-                time((done - finish.mean_seconds).abs()))),
+            text(done.as_ref(), &|done| {
+                format!(
+                    "{}{}",
+                    if *done < finish.mean_seconds { "-" } else { "+" },
+                    time((done - finish.mean_seconds).abs())
+                )
+            }),
             text(done.as_ref(), &beside),
         ];
         (cells, vec![("own", length)])
@@ -135,7 +140,11 @@ fn workers(report: &Report, schedule: &super::Schedule) -> Table {
         title: format!(
             "Finish of every worker, {}, {}",
             schedule.policy,
-            if schedule.modelled { "modelled with a core each".into() } else { format!("measured with {} cores", report.cores) }
+            if schedule.modelled {
+                "modelled with a core each".into()
+            } else {
+                format!("measured with {} cores", report.cores)
+            }
         ),
         how: format!("When its last object was done, and that beside the mean. In the study: {published}.{how}"),
         head: vec!["worker", "", "finish", "less the mean", "of the mean"],

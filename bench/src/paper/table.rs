@@ -17,7 +17,7 @@ pub type Row = (Vec<String>, Vec<(&'static str, f64)>);
 impl Table {
     /// For a terminal.
     pub fn text(&self) -> String {
-        let mut out = format!("\n{}\n{}\n", self.title, self.how);
+        let mut out = format!("\n{}\n{}\n", self.title, wrapped(&self.how));
         let head: Vec<String> = self.head.iter().map(|&name| name.to_owned()).collect();
         let lines: Vec<&Vec<String>> = std::iter::once(&head).chain(self.rows.iter().map(|row| &row.0)).collect();
         let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
@@ -52,4 +52,22 @@ impl Table {
         );
         section(&self.title, &content)
     }
+}
+
+/// In lines of at most 110 columns.
+fn wrapped(text: &str) -> String {
+    let (mut out, mut column) = (String::new(), 0);
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if column > 0 && column + 1 + length > 110 {
+            out.push('\n');
+            column = 0;
+        } else if column > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out += word;
+        column += length;
+    }
+    out
 }

@@ -186,8 +186,8 @@ pub const ALL: &[Experiment] = &[
     Experiment {
         paper: Paper::Energy,
         figures: &[
-            "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "table 2", "table 3", "table 4", "2A", "2B", "3A", "3B",
-            "4A", "4B", "5A", "5B", "6A", "6B",
+            "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "table 2", "table 3", "table 4", "2A", "2B", "3A",
+            "3B", "4A", "4B", "5A", "5B", "6A", "6B",
         ],
         shows: "seven methods at 160+80, 160+40 and 160+32 as jobs: time, bandwidth, energy, shares, three years",
         command: &["bench", "energy"],

@@ -26,10 +26,9 @@ pub fn csv(result: &Measurement) -> String {
 }
 
 fn figures(took: &Took) -> String {
-    let split = took.split.map_or_else(
-        || ",,".into(),
-        |it| format!("{:.3},{:.3},{:.3}", it.idle_joules, it.io_joules, it.coding_joules),
-    );
+    let split = took
+        .split
+        .map_or_else(|| ",,".into(), |it| format!("{:.3},{:.3},{:.3}", it.idle_joules, it.io_joules, it.coding_joules));
     format!(
         "{:.4},{:.2},{:.2},{:.3},{},{split}",
         took.seconds,

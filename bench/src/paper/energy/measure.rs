@@ -1,6 +1,6 @@
 //! Runs the jobs, each as a user would, and takes their time and energy.
 
-use super::Args;
+use super::args::Args;
 use super::result::{Copied, Job, Measurement, Took};
 use super::study::{METHODS, Method, SHAPES, kernel};
 use crate::bound::settle;
@@ -178,8 +178,7 @@ impl Lab<'_> {
         let io_seconds = (seconds - user_seconds).max(0.0);
         let finished = sampler.finish(io_seconds, user_seconds);
         self.refused.extend(finished.refused);
-        let instrument =
-            finished.accounts.iter().find(|it| it.basis == Basis::Measured && it.scope != Scope::Gpu);
+        let instrument = finished.accounts.iter().find(|it| it.basis == Basis::Measured && it.scope != Scope::Gpu);
         if let Some(account) = instrument {
             self.energy = Some(format!("{}: {}", account.source, account.detail));
             let (joules, split) = (account.joules, account.split);

@@ -50,7 +50,7 @@ fn tables(result: &Measurement) -> Vec<Table> {
     if result.pairs.len() > 1 {
         all.push(pairs(result));
     }
-    all.push(years(result));
+    all.push(three_years(result));
     all
 }
 
@@ -104,17 +104,14 @@ fn copies(result: &Measurement) -> Table {
 }
 
 fn methods(result: &Measurement, (k, m): (usize, usize)) -> Table {
-    let jobs: Vec<&Job> = result
-        .jobs
-        .iter()
-        .filter(|job| (job.k, job.m) == (k, m) && result.pairs[job.pair].is_whole())
-        .collect();
+    let jobs: Vec<&Job> =
+        result.jobs.iter().filter(|job| (job.k, job.m) == (k, m) && result.pairs[job.pair].is_whole()).collect();
     let most = most(jobs.iter().map(|job| job.encode));
     let rows = jobs.iter().map(|job| {
         let took = &job.encode;
         let decode = |of: fn(&Took) -> String| job.decode.as_ref().map_or_else(|| "-".into(), of);
         let cells = vec![
-            format!("{} {}", job.method, job.what),
+            if job.method == job.what { job.method.into() } else { format!("{} {}", job.method, job.what) },
             result.pairs[job.pair].name(),
             job.kernel.into(),
             time(took.seconds),
@@ -164,18 +161,15 @@ fn reductions(result: &Measurement) -> Table {
                 let (Some(plain), Some(simd)) = (of(known.plain), of(known.simd)) else { continue };
                 let said = |figures: [Option<([f64; 3], &str)>; 2]| {
                     let each = figures.into_iter().flatten();
-                    let words: Vec<String> =
-                        each.map(|(of, device)| format!("-{:.2} % ({device})", of[at])).collect();
+                    let words: Vec<String> = each.map(|(of, device)| format!("-{:.2} % ({device})", of[at])).collect();
                     if words.is_empty() { "a picture".to_owned() } else { words.join(", ") }
                 };
                 let published_time = match known.time_on_flash {
                     None if known.plain == "EC1-A" => "-85.33 to -90.25 %".into(),
                     on_flash => said([None, on_flash.map(|of| (of, "flash"))]),
                 };
-                let published_energy = said([
-                    known.energy_on_disk.map(|of| (of, "disk")),
-                    known.energy_on_flash.map(|of| (of, "flash")),
-                ]);
+                let published_energy =
+                    said([known.energy_on_disk.map(|of| (of, "disk")), known.energy_on_flash.map(|of| (of, "flash"))]);
                 let energy = less(simd.joules, plain.joules);
                 let cells = vec![
                     result.pairs[pair].name(),
@@ -192,9 +186,8 @@ fn reductions(result: &Measurement) -> Table {
     }
     Table {
         title: "What SIMD saves (figures 4, 5, 6A and 6B)".into(),
-        how: "Encoding, the job with the SIMD kernel beside the same job with the plain one. The study's Cauchy methods \
-              gain less than ours, and on its disk some lose: its plain XORs were bound by the device. The more of a job \
-              is input and output, the less SIMD can save."
+        how: "Encoding: the job with the SIMD kernel beside the same job with the plain one. The more of a job is input and \
+              output, the less SIMD can save. In the study some plain Cauchy methods beat those with SIMD on the disk."
             .into(),
         head: vec!["devices", "shape", "methods", "time", "in the study", "energy", "in the study"],
         rows,
@@ -264,14 +257,15 @@ fn pairs(result: &Measurement) -> Table {
     }
 }
 
-fn years(result: &Measurement) -> Table {
+fn three_years(result: &Measurement) -> Table {
     let mut rows = vec![];
     let whole = (0..result.pairs.len()).filter(|&pair| result.pairs[pair].is_whole());
     let money = |joules: f64| joules / JOULES_PER_KWH * PRICE;
     let site = |took: &Took, bytes: u64| took.joules / bytes as f64 * YEARS_BYTES;
     for (device, pair) in whole.enumerate() {
         let name = result.pairs[pair].name();
-        let copied = result.copies.iter().find(|it| it.pair == pair && it.objects == 1 && it.object_bytes == result.bytes);
+        let copied =
+            result.copies.iter().find(|it| it.pair == pair && it.objects == 1 && it.object_bytes == result.bytes);
         // Read once and written three times; a read is half of a read-then-write.
         let copies = copied.map(|copied| 2.0 * site(&copied.took, copied.object_bytes));
         for (k, m) in SHAPES {
@@ -282,12 +276,13 @@ fn years(result: &Measurement) -> Table {
                     continue;
                 };
                 let published = YEARS_REDUCTION.get(device).filter(|_| method == "EC2-A");
-                let against = |other: Option<f64>| other.map_or_else(|| "-".into(), |it| signed_percent(less(joules, it)));
+                let against =
+                    |other: Option<f64>| other.map_or_else(|| "-".into(), |it| signed_percent(less(joules, it)));
                 let cells = vec![
                     format!("{name}, {k}+{m}"),
                     format!("{method} {kind}"),
                     percent(overhead),
-                    time(joules / result_watts(result, pair, method, (k, m))),
+                    years_of(joules / watts(result, pair, method, (k, m))),
                     format!("{} kWh", plain(joules / JOULES_PER_KWH)),
                     plain(money(joules)),
                     plain(money(joules) * (1.0 + overhead)),
@@ -304,7 +299,7 @@ fn years(result: &Measurement) -> Table {
                 format!("{name}, 3 copies"),
                 "no coding".into(),
                 percent(2.0),
-                time(seconds),
+                years_of(seconds),
                 format!("{} kWh", plain(joules / JOULES_PER_KWH)),
                 plain(money(joules)),
                 plain(money(joules) * 1.5),
@@ -340,8 +335,13 @@ fn years(result: &Measurement) -> Table {
     }
 }
 
+/// Seconds in years.
+fn years_of(seconds: f64) -> String {
+    format!("{} years", plain(seconds / (365.25 * 86_400.0)))
+}
+
 /// The mean power of a job.
-fn result_watts(result: &Measurement, pair: usize, method: &str, shape: (usize, usize)) -> f64 {
+fn watts(result: &Measurement, pair: usize, method: &str, shape: (usize, usize)) -> f64 {
     result.job(pair, method, shape).map_or(1.0, |job| job.encode.joules / job.encode.seconds)
 }
 
