@@ -43,17 +43,17 @@ fn size(given: &str) -> Result<u64, String> {
 }
 
 impl Args {
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         // The default has blocks of 4 MiB, as a long stripe has; the trial one of 16 KiB, as short
         // as the Cauchy codes go.
         self.bytes.unwrap_or(if self.quick { 160 << 14 } else { 160 << 22 })
     }
 
-    pub fn rounds(&self) -> u32 {
+    pub(super) fn rounds(&self) -> u32 {
         self.rounds.unwrap_or(if self.quick { 1 } else { 3 })
     }
 
-    pub fn simd(&self) -> Result<Isa, String> {
+    pub(super) fn simd(&self) -> Result<Isa, String> {
         let kernel = match self.simd {
             Some(isa) => gf::select::kernel(isa),
             // What forces a kernel on this program is not meant for half of its methods.
@@ -63,7 +63,7 @@ impl Args {
     }
 
     /// All sources with all destinations.
-    pub fn pairs(&self) -> Vec<Pair> {
+    pub(super) fn pairs(&self) -> Vec<Pair> {
         let to = if self.to.is_empty() { &self.from } else { &self.to };
         let pair = |f: usize, t: usize| Pair {
             from: self.from[f].display().to_string(),
