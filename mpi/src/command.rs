@@ -47,8 +47,8 @@ pub enum Task<'a> {
   mpirun -n 200 --hostfile nodes weft-mpi restore --explorers 4 --include '*.h5' /srv/films:/runs /scratch/runs
 
 The directory must be on a file system that all nodes share, under the same path. It can be stopped at any moment and \
-started again, and does not write again what is there; so does weft restore. Rank 0 gives directories their attributes, \
-when all files are in them.")]
+started again, and does not write again what is there; so does weft restore. Rank 0 gives directories their \
+attributes, when all files are in them.")]
 pub struct RestoreArguments {
     /// What to restore: VOLUME:/path
     pub address: OsString,

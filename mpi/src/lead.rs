@@ -1,5 +1,5 @@
-//! The leader's part of every job, and of an archive: it opens the volume, gives out the roles, runs
-//! the manager, and puts together what all have done.
+//! The leader's part of every job, and of an archive: it opens the volume, gives out the roles,
+//! runs the manager, and puts together what all have done.
 
 use crate::command::Arguments;
 use crate::layout::{LEADER, Layout, Process};

@@ -149,8 +149,8 @@ impl<'a> Leader<'a> {
         }
     }
 
-    /// Does it with all processes. Returns the facts, why it could not go on, and the processor time
-    /// of the others.
+    /// Does it with all processes. Returns the facts, why it could not go on, and the processor
+    /// time of the others.
     fn run(
         &self,
         doing: &'static str,

@@ -125,8 +125,8 @@ impl RoleContext {
     }
 }
 
-/// What the roles of this process work with, for what the arguments ask for; `list` has the files of
-/// an archive where they are listed.
+/// What the roles of this process work with, for what the arguments ask for; `list` has the files
+/// of an archive where they are listed.
 ///
 /// # Errors
 /// When a pattern is not valid, or a directory cannot be opened here.

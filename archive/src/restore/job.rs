@@ -141,8 +141,8 @@ impl Restore {
         live_in_threads(crew, clock, manager, reporter, &roles)
     }
 
-    /// Ends a restore that did everything: removes what only the job needed, and returns when all is
-    /// durable.
+    /// Ends a restore that did everything: removes what only the job needed, and returns when all
+    /// is durable.
     ///
     /// # Errors
     /// If that cannot be done.

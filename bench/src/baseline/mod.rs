@@ -1,5 +1,5 @@
-//! Gluster's published algorithm on this processor, as wide as SSE2, and without SIMD: what it has over the published
-//! figures is the processor; what this engine has over it is the engine.
+//! Gluster's published algorithm on this processor, as wide as SSE2, and without SIMD: what it has
+//! over the published figures is the processor; what this engine has over it is the engine.
 //!
 //! Horner's rule on bit-sliced chunks: fragment r is (..(d0 r + d1) r + ..) + d(k-1), and each
 //! multiplication by r is a list of XORs of 64-byte planes with common pairs taken out. Compiled

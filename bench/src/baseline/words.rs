@@ -1,5 +1,5 @@
-//! The published algorithm without SIMD: 64-bit words, a word of each of the eight planes in general
-//! registers. Gluster has a function for each multiplier, written by a program; here the compiler
+//! The published algorithm without SIMD: 64-bit words, a word of each of the eight planes in
+//! general registers. Gluster has a function for each multiplier, written by a program; here the compiler
 //! makes one from a list that it computes itself.
 
 use super::{CHUNK_BYTES, PLANE_BYTES};

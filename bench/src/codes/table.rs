@@ -62,7 +62,9 @@ const HOW_GLUSTER: &str = "In every round 16384 iterations over one stripe of 12
     data; all k+m fragments of the non-systematic code are made. Atom D525 1.8 GHz and Xeon E5-2630L 2.0 GHz are the \
     published figures, plain and with SSE2. The column gluster 2016 is the published algorithm run here with 128-bit \
     registers, as SSE2's are: what it has over the Xeon's SSE2 column is the processor, and what weft has over it is \
-    weft. The column 2016 plain is the same on 64-bit words in general registers, without SIMD.";
+    weft. The column 2016 plain is the same on 64-bit words, without SIMD: each multiplication \
+    is compiled, and stays in general registers; those of gluster 2016 are lists that run on planes in the first-level \
+    cache, which is why it may be the slower one.";
 const HOW_SYSTEMATIC: &str = "As above, parity only. Blocks are 128 KiB / k, rounded down to 512 bytes, and for crs to \
     whole regions. They lie five cache lines apart, here and in the peers, so that those of a multiple of 4 KiB do \
     not meet in the same cache sets. A subject that would take over 1.5 s a round makes fewer iterations. Limit: the \

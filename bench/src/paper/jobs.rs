@@ -16,8 +16,9 @@ const PAPER_PARTS: [u64; 6] = [1, 2, 4, 8, 20, 40];
 /// Its objects and workers.
 const OBJECTS: usize = 600;
 const WORKERS: usize = 32;
-/// Of the periodic sizes one in `PERIOD` is `LARGE` times as large as the others. With 32 workers in
-/// turn, the four that get them have 19 large ones each, and the mean finish is a quarter of the last.
+/// Of the periodic sizes one in `PERIOD` is `LARGE` times as large as the others. With 32 workers
+/// in turn, the four that get them have 19 large ones each, and the mean finish is about a quarter
+/// of the last.
 const PERIOD: usize = 8;
 const LARGE: u64 = 7;
 /// The small ones in least sizes.
@@ -127,8 +128,8 @@ fn weft(arguments: impl FnOnce(&mut Command) -> &mut Command) -> Result<String, 
     said(command)
 }
 
-/// Runs `weft-mpi`, which lies beside this program, with a rank for each worker, and one each for the
-/// manager, the reporter and the explorer.
+/// Runs `weft-mpi`, which lies beside this program, with a rank for each worker, and one each for
+/// the manager, the reporter and the explorer.
 fn mpirun(workers: usize, arguments: impl FnOnce(&mut Command)) -> Result<String, String> {
     let program = std::env::current_exe().map_err(|error| format!("this program cannot be found: {error}"))?;
     let program = program.with_file_name("weft-mpi");

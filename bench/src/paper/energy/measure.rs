@@ -261,7 +261,8 @@ fn same(one: &Path, other: &Path) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Processor seconds of this process and of its children that ended: in programs, and in the system.
+/// Processor seconds of this process and of its children that ended: in programs, and in the
+/// system.
 fn processor() -> Result<[f64; 2], String> {
     let text = std::fs::read_to_string("/proc/self/stat").map_err(|error| format!("/proc/self/stat: {error}"))?;
     // The second field is a name in brackets, which may have anything in it.

@@ -1,6 +1,6 @@
-//! `weft bench energy`: the energy study's experiment, whole (S1 to S6). Seven methods and three wide
-//! workloads, each job from a file on a source device to chunk files on a destination device, and
-//! back with losses; reading and writing without coding; and what three years of it cost.
+//! `weft bench energy`: the energy study's experiment, whole (S1 to S6). Seven methods and three
+//! wide workloads, each job from a file on a source device to chunk files on a destination device,
+//! and back with losses; reading and writing without coding; and what three years of it cost.
 
 mod args;
 mod csv;
@@ -89,8 +89,8 @@ mod tests {
     }
 
     /// By hand: SIMD takes a tenth of plain. 65 J a second; EC2-A at 160+80 on the disk takes 650 J
-    /// for 40 GB: 3 million times that for 120 PB is 541.7 kWh or 57.96 dollars. Copying 40 GB takes
-    /// 325 J; three copies read once and write thrice, so twice that.
+    /// for 40 GB: 3 million times that for 120 PB is 541.7 kWh or 57.96 dollars. Copying 40 GB
+    /// takes 325 J; three copies read once and write thrice, so twice that.
     #[test]
     fn the_text_has_reductions_shares_pairs_and_years_beside_the_published() {
         let shown = text(&measurement());

@@ -127,9 +127,8 @@ fn methods(result: &Measurement, (k, m): (usize, usize)) -> Table {
         title: format!("{k}+{m}: seven methods, and this engine's code (figures 3 to 5)"),
         how: format!(
             "weft file encode of a file on the source device into {} chunk files on the destination, synced, by one \
-             thread; T_ec is processor time in the program, checksums included. Decoding: {m} data chunks are lost. The \
-             study's charts have no numbers in its text. Its plain methods ran on a processor of 2013 and a disk that \
-             seeks between 240 files; chunk files here are larger than its buffers, and are written one after the other.",
+             thread; T_ec is processor time in the program, checksums included. Decoding: {m} data chunks are lost. \
+             The study's charts have no numbers in its text; its processor is of 2013, and its disk seeks between 240 files.",
             k + m
         ),
         head: vec![
@@ -186,8 +185,8 @@ fn reductions(result: &Measurement) -> Table {
     }
     Table {
         title: "What SIMD saves (figures 4, 5, 6A and 6B)".into(),
-        how: "Encoding: the job with the SIMD kernel beside the same job with the plain one. The more of a job is input and \
-              output, the less SIMD can save. In the study some plain Cauchy methods beat those with SIMD on the disk."
+        how: "Encoding: the job with the SIMD kernel beside the same job with the plain one. The more of a job is \
+              input and output, the less SIMD can save. In the study some plain Cauchy methods beat those with SIMD on the disk."
             .into(),
         head: vec!["devices", "shape", "methods", "time", "in the study", "energy", "in the study"],
         rows,
@@ -214,12 +213,12 @@ fn shares(result: &Measurement) -> Table {
         (cells, bars)
     });
     let how = if result.basis == Basis::Measured {
-        "What a job's energy was spent on, by the powers of the profile; without --profile of measured powers it cannot \
-         be told. The study's shares are of its disk."
+        "What a job's energy was spent on, by the powers of the profile; without --profile of measured powers it \
+         cannot be told. The study's shares are of its disk."
     } else {
         "The model: idle power by the time, the rest by processor time in the program (coding, checksums) and in the \
-         system (I/O). It knows of no power of devices, so that I/O is less than it would be at a plug, and idle is what \
-         the constants make it. The study's shares are of its disk."
+         system (I/O). It knows of no power of devices, so that I/O is less than it would be at a plug, and idle is \
+         what the constants make it. The study's shares are of its disk."
     };
     Table {
         title: "Shares of I/O, coding and idling (table 4)".into(),
@@ -249,8 +248,8 @@ fn pairs(result: &Measurement) -> Table {
     }
     Table {
         title: "Mixed devices, EC2-A (figure 7)".into(),
-        how: "Energy beside the first pair. The study's figures are of a disk (given first here) and flash (second), and \
-              of one workload that it does not name; where the devices are alike, there is nothing to gain."
+        how: "Energy beside the first pair. The study's figures are of a disk (given first here) and flash (second), \
+              and of one workload that it does not name; where the devices are alike, there is nothing to gain."
             .into(),
         head: vec!["devices", "shape", "time", energy_head(result), "beside the first", "in the study"],
         rows,
@@ -313,11 +312,11 @@ fn three_years(result: &Measurement) -> Table {
     Table {
         title: "Three years, 120 PB: coding beside three copies (figures 8 to 11)".into(),
         how: format!(
-            "The jobs above at {PRICE} dollars a kWh, for as many bytes. Ours: what was written is paid once; copies are \
-             read once and written three times. As the study counts: the overhead is charged again, and each copy reads \
-             again. The study: SIMD costs less than three copies, plain coding does not. What its text says of figure 9, \
-             flash, is what it says of 6A, the disk, and its figure 8 agrees with neither. Three petabytes a month are \
-             108 PB."
+            "The jobs above at {PRICE} dollars a kWh, for as many bytes. Ours: what was written is paid once; copies \
+             are read once and written three times. As the study counts: the overhead is charged again, and each copy \
+             reads again. The study: SIMD costs less than three copies, plain coding does not. What its text says of \
+             figure 9, flash, is what it says of 6A, the disk, and its figure 8 agrees with neither. Three petabytes \
+             a month are 108 PB."
         ),
         head: vec![
             "devices, stored as",
