@@ -1,7 +1,7 @@
 //! The kernel without SIMD: products are looked up a byte at a time in one table of 64 KiB, sums
-//! are made 64 bits at a time in general registers. It is the class of zfec and of Jerasure 1.2, which
-//! studies call "plain" or "x86", and is here to be compared with: every code then does what those
-//! libraries do, with no library installed.
+//! are made 64 bits at a time in general registers. It is the class of zfec and of Jerasure 1.2,
+//! which studies call "plain" or "x86", and is here to be compared with: every code then does what
+//! those libraries do, with no library installed.
 //!
 //! It takes matrices as they are. Transforms and dyadic groups are not of that class; they go to
 //! [`Naive`], and codes do not choose them for this kernel.

@@ -1,6 +1,6 @@
 //! The published algorithm without SIMD: 64-bit words, a word of each of the eight planes in
-//! general registers. Gluster has a function for each multiplier, written by a program; here the compiler
-//! makes one from a list that it computes itself.
+//! general registers. Gluster has a function for each multiplier, written by a program; here the
+//! compiler makes one from a list that it computes itself.
 
 use super::{CHUNK_BYTES, PLANE_BYTES};
 use gf::plain::in_register;

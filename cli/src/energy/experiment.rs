@@ -16,8 +16,8 @@ use bench::paper::energy;
   weft bench energy --from /disk --bytes 40GB --simd ssse3 --csv energy.csv
 
 All methods run where source and destination have the same place in their lists, EC2-A on all pairs. Give the disk \
-first and flash second to have the study's figures beside the right rows. Without an instrument energy is modelled, and \
-says so; docs/energy.md lists the instruments.")]
+first and flash second to have the study's figures beside the right rows. Without an instrument energy is modelled, \
+and says so; docs/energy.md lists the instruments.")]
 pub struct Arguments {
     #[command(flatten)]
     study: energy::Args,

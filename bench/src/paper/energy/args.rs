@@ -38,8 +38,7 @@ pub struct Args {
 }
 
 fn size(given: &str) -> Result<u64, String> {
-    let bytes = plan::sizes::bytes(given)?;
-    u64::try_from(bytes).ok().filter(|&bytes| bytes > 0).ok_or_else(|| "it is a size above 0".into())
+    plan::sizes::bytes(given).and_then(|bytes| if bytes > 0 { Ok(bytes) } else { Err("it is a size above 0".into()) })
 }
 
 impl Args {

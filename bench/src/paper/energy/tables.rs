@@ -128,7 +128,8 @@ fn methods(result: &Measurement, (k, m): (usize, usize)) -> Table {
         how: format!(
             "weft file encode of a file on the source device into {} chunk files on the destination, synced, by one \
              thread; T_ec is processor time in the program, checksums included. Decoding: {m} data chunks are lost. \
-             The study's charts have no numbers in its text; its processor is of 2013, and its disk seeks between 240 files.",
+             The study's charts have no numbers in its text; its processor is of 2013, and its \
+             disk seeks between 240 files.",
             k + m
         ),
         head: vec![
@@ -186,7 +187,8 @@ fn reductions(result: &Measurement) -> Table {
     Table {
         title: "What SIMD saves (figures 4, 5, 6A and 6B)".into(),
         how: "Encoding: the job with the SIMD kernel beside the same job with the plain one. The more of a job is \
-              input and output, the less SIMD can save. In the study some plain Cauchy methods beat those with SIMD on the disk."
+              input and output, the less SIMD can save. In the study some plain Cauchy methods beat those with SIMD \
+              on the disk."
             .into(),
         head: vec!["devices", "shape", "methods", "time", "in the study", "energy", "in the study"],
         rows,
