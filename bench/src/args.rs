@@ -45,6 +45,8 @@ const EXAMPLES: &str = "Examples:
   weft bench codes --section regions --html curves.html
   # With every instruction, then with AVX2 alone.
   weft bench codes --kernel both --html codes.html
+  # Without SIMD: the plain half of Gluster's table.
+  weft bench codes --section table --kernel plain
   # A trial run.
   weft bench codes --quick --json
 
@@ -126,7 +128,9 @@ pub enum Lanes {
     Auto,
     /// Everybody held to AVX2
     Avx2,
-    /// One after the other
+    /// Weft without SIMD, beside zfec and Jerasure without it
+    Plain,
+    /// The first two, one after the other
     Both,
 }
 

@@ -54,7 +54,11 @@ fn bandwidth(report: &Report) -> String {
 }
 
 fn lane(lane: &Lane, several: bool) -> String {
-    let name = if lane.name == "auto" { "Each with its best instructions" } else { "Everybody held to AVX2" };
+    let name = match lane.name {
+        "auto" => "Each with its best instructions",
+        "plain" => "Nobody with SIMD",
+        _ => "Everybody held to AVX2",
+    };
     let about = |s: &crate::report::Participant| {
         format!("{} {} <i>{}</i>", escape(&s.name), escape(&s.version), escape(&s.kernel))
     };

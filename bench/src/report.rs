@@ -41,7 +41,7 @@ pub struct Report {
 /// One choice of instructions.
 #[derive(Clone, Debug, Serialize)]
 pub struct Lane {
-    /// `auto` or `avx2`.
+    /// `auto`, `avx2` or `plain`.
     pub name: &'static str,
     /// The subjects.
     pub subjects: Vec<Participant>,
@@ -69,6 +69,7 @@ pub fn measure(args: &Args) -> Result<Report, String> {
     let lanes: Vec<(&'static str, &'static dyn Kernel)> = match args.kernel {
         Lanes::Auto => vec![("auto", chosen)],
         Lanes::Avx2 => vec![("avx2", avx2()?)],
+        Lanes::Plain => vec![("plain", gf::select::kernel(gf::Isa::Plain).map_err(|e| e.to_string())?)],
         Lanes::Both => vec![("auto", chosen), ("avx2", avx2()?)],
     };
     let directory = args.peers.clone().unwrap_or_else(default_peers);
@@ -88,8 +89,12 @@ pub fn measure(args: &Args) -> Result<Report, String> {
 }
 
 fn lane(name: &'static str, kernel: &'static dyn Kernel, args: &Args, effort: Effort, directory: &Path) -> Lane {
-    let mut subjects: Vec<Box<dyn Subject>> =
-        vec![Box::new(Own::new("weft", kernel)), Box::new(Limit::new(kernel)), Box::new(Baseline)];
+    let mut subjects: Vec<Box<dyn Subject>> = vec![
+        Box::new(Own::new("weft", kernel)),
+        Box::new(Limit::new(kernel)),
+        Box::new(Baseline::Vector),
+        Box::new(Baseline::Words),
+    ];
     let mut absent = vec![];
     for (called, executable, wanted) in candidates(name) {
         let path = directory.join(executable);
@@ -121,6 +126,10 @@ fn lane(name: &'static str, kernel: &'static dyn Kernel, args: &Args, effort: Ef
 /// Peers by name, executable and the kernel they are asked for. Jerasure takes part without its
 /// vector instructions as well, since that is how most who use it run it.
 fn candidates(lane: &'static str) -> Vec<(&'static str, &'static str, &'static str)> {
+    if lane == "plain" {
+        // The two of the energy study; the others have no such build.
+        return vec![("jerasure-plain", "jerasure", "plain"), ("zfec", "zfec", "auto")];
+    }
     let mut all: Vec<_> = peer::EXPECTED.iter().map(|&name| (name, name, lane)).collect();
     all.insert(2, ("jerasure-plain", "jerasure", "plain"));
     all

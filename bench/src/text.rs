@@ -32,7 +32,11 @@ pub fn report(report: &Report) -> String {
 }
 
 fn lane(lane: &Lane, out: &mut String) {
-    let kernels = if lane.name == "auto" { "each with its best instructions" } else { "everybody held to AVX2" };
+    let kernels = match lane.name {
+        "auto" => "each with its best instructions",
+        "plain" => "nobody with SIMD",
+        _ => "everybody held to AVX2",
+    };
     out.push_str(&format!("\n=== {}: {kernels} ===\n", lane.name));
     let subjects: Vec<String> =
         lane.subjects.iter().map(|s| format!("{} {} ({})", s.name, s.version, s.kernel)).collect();

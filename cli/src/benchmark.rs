@@ -25,8 +25,18 @@ enum What {
     WriteCost(Box<crate::volumes::write_cost::Arguments>),
     Placement(Box<crate::volumes::placement_bench::Arguments>),
     /// The archive: the studies' experiments, scaled to this machine
-    Archive(bench::paper::Args),
+    Archive(Box<Archive>),
+    Energy(Box<crate::energy::experiment::Arguments>),
     Paper(crate::paper::Arguments),
+}
+
+/// The experiment and its instruments.
+#[derive(Args)]
+struct Archive {
+    #[command(flatten)]
+    paper: bench::paper::Args,
+    #[command(flatten)]
+    sources: crate::energy::Sources,
 }
 
 /// Refuses results that would replace a file, before anything is measured.
@@ -43,11 +53,16 @@ pub fn run(arguments: Arguments, as_json: bool) -> Outcome {
             codes.json |= as_json;
             bench::run(&codes).map_err(Failure::Other)
         }
-        What::Archive(mut archive) => {
-            check([&archive.html], force)?;
-            archive.json |= as_json;
-            bench::paper::run(&archive).map_err(Failure::Other)
+        What::Archive(archive) => {
+            let Archive { mut paper, sources } = *archive;
+            check([&paper.html], force)?;
+            paper.json |= as_json;
+            // Files that cannot be read are named before anything is measured.
+            sources.choice()?;
+            paper.instruments = sources.words();
+            bench::paper::run(&paper).map_err(Failure::Other)
         }
+        What::Energy(arguments) => crate::energy::experiment::run(&arguments, force, as_json),
         What::Paper(arguments) => crate::paper::run(&arguments, force, as_json),
         What::WriteCost(arguments) => crate::volumes::write_cost::run(&arguments, force, as_json),
         What::Placement(arguments) => crate::volumes::placement_bench::run(&arguments, force, as_json),

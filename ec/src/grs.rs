@@ -39,7 +39,7 @@ impl Grs {
     /// The fastest map from exactly k blocks to some others. `matrix` is the same map as a plain
     /// matrix, row-major.
     pub fn map(&self, kernel: &'static dyn Kernel, inputs: &[usize], outputs: &[usize], matrix: &[u8]) -> Transform {
-        if kernel.isa() == Isa::Naive {
+        if kernel.isa() <= Isa::Plain {
             return Transform::matrix(kernel, inputs.len(), matrix);
         }
         fastest(self.candidates(kernel, inputs, outputs, matrix))

@@ -59,6 +59,22 @@ const fn mul_const(a: u8, b: u8) -> u8 {
     EXP_LOG.0[EXP_LOG.1[a as usize] as usize + EXP_LOG.1[b as usize] as usize]
 }
 
+const fn products() -> [[u8; 256]; 256] {
+    let (mut all, mut a) = ([[0; 256]; 256], 0);
+    while a < 256 {
+        let mut b = 0;
+        while b < 256 {
+            all[a][b] = mul_const(a as u8, b as u8);
+            b += 1;
+        }
+        a += 1;
+    }
+    all
+}
+
+/// All products: that of a and b at `[a][b]`.
+pub(crate) static PRODUCTS: [[u8; 256]; 256] = products();
+
 /// Products with the 16 low and the 16 high nibbles, for byte shuffles:
 /// `[c * 0..16, c * 0x00, 0x10 .. 0xF0]`.
 pub const fn nibble_tables(c: u8) -> [u8; 32] {

@@ -9,6 +9,8 @@ use std::str::FromStr;
 pub enum Isa {
     /// One byte at a time, straight from the definitions. Runs everywhere.
     Naive,
+    /// Products from a table, sums 64 bits at a time: no SIMD. Runs everywhere.
+    Plain,
     /// Nibble shuffles on 16 bytes.
     Ssse3,
     /// Nibble shuffles on 32 bytes.
@@ -23,12 +25,14 @@ pub enum Isa {
 
 impl Isa {
     /// All of them, slowest first.
-    pub const ALL: [Self; 6] = [Self::Naive, Self::Ssse3, Self::Avx2, Self::Avx512, Self::GfniAvx2, Self::GfniAvx512];
+    pub const ALL: [Self; 7] =
+        [Self::Naive, Self::Plain, Self::Ssse3, Self::Avx2, Self::Avx512, Self::GfniAvx2, Self::GfniAvx512];
 
     /// The name that `WEFT_KERNEL` takes.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Naive => "naive",
+            Self::Plain => "plain",
             Self::Ssse3 => "ssse3",
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",

@@ -40,6 +40,7 @@ mod isa;
 pub mod jit;
 mod kernel;
 pub mod naive;
+pub mod plain;
 mod program;
 pub mod select;
 #[cfg(target_arch = "x86_64")]

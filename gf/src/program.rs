@@ -4,9 +4,15 @@
 //! bit plane y (Jerasure's packet layout). The program says which input planes each output plane is
 //! the sum of.
 
+use crate::isa::Isa;
 use crate::kernel::{Kernel, check};
+use crate::plain::{CHUNK, sum};
 use std::fmt;
 use std::ops::Range;
+
+/// Bytes of a packet that go through a whole program at a time when it runs on 64-bit words: long
+/// enough that steps are not read again for every line, short enough that temporaries stay near.
+const WORD_PIECE: usize = 512;
 
 /// A value in a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -129,6 +135,9 @@ impl Program {
         assert!(inputs.len() == self.inputs && outputs.len() == self.outputs, "block count");
         let region = self.planes.checked_mul(packet).filter(|&r| r > 0).expect("a region has bytes");
         assert!(at.start.is_multiple_of(region) && at.end.is_multiple_of(region), "{at:?} is not whole regions");
+        if kernel.isa() == Isa::Plain {
+            return self.in_words(packet, inputs, outputs, at);
+        }
         // Temporaries of a piece of every plane stay in the second-level cache.
         let piece = packet.min((256 * 1024 / (self.temporaries + 1)).next_multiple_of(64).clamp(64, 4096));
         let mut temporaries = vec![vec![0u8; piece]; self.temporaries];
@@ -152,6 +161,37 @@ impl Program {
                         Plane::Input(_) => unreachable!("checked in new"),
                     };
                     target.copy_from_slice(&sum[..length]);
+                }
+            }
+        }
+    }
+
+    /// As `interpret`, 64 bits at a time in general registers. A step has its sum there until it is
+    /// stored, and nothing is allocated between two, so that packets may be as short as a cache
+    /// line.
+    fn in_words(&self, packet: usize, inputs: &[&[u8]], outputs: &mut [&mut [u8]], at: Range<usize>) {
+        let mut temporaries = vec![[0u8; WORD_PIECE]; self.temporaries];
+        for start in at.step_by(self.planes * packet) {
+            for offset in (0..packet).step_by(WORD_PIECE) {
+                let length = WORD_PIECE.min(packet - offset);
+                let place = |i: usize| (i / self.planes, start + i % self.planes * packet + offset);
+                for step in &self.steps {
+                    for chunk in (0..length).step_by(CHUNK) {
+                        let within = chunk..length.min(chunk + CHUNK);
+                        let source = |source: &Plane| match *source {
+                            Plane::Input(i) => &inputs[place(i).0][place(i).1..][within.clone()],
+                            Plane::Temporary(i) => &temporaries[i][within.clone()],
+                            Plane::Output(i) => &outputs[place(i).0][place(i).1..][within.clone()],
+                        };
+                        let mut made = [0; CHUNK];
+                        let made = &mut made[..within.len()];
+                        sum(step.sources.iter().map(source), made);
+                        match step.target {
+                            Plane::Temporary(i) => temporaries[i][within].copy_from_slice(made),
+                            Plane::Output(i) => outputs[place(i).0][place(i).1..][within].copy_from_slice(made),
+                            Plane::Input(_) => unreachable!("checked in new"),
+                        }
+                    }
                 }
             }
         }

@@ -6,6 +6,7 @@
 use crate::isa::{Isa, UnknownIsa};
 use crate::kernel::Kernel;
 use crate::naive::Naive;
+use crate::plain::Plain;
 use std::fmt;
 use std::sync::OnceLock;
 
@@ -23,7 +24,10 @@ pub struct Availability {
 
 /// All kernels that this build has, slowest first.
 pub fn all() -> Vec<Availability> {
-    let mut kernels = vec![Availability { isa: Isa::Naive, listed: Some(&Naive) }];
+    let mut kernels = vec![
+        Availability { isa: Isa::Naive, listed: Some(&Naive) },
+        Availability { isa: Isa::Plain, listed: Some(&Plain) },
+    ];
     #[cfg(target_arch = "x86_64")]
     {
         use crate::x86::*;
@@ -102,7 +106,7 @@ pub fn chosen() -> Result<&'static dyn Kernel, NoKernel> {
             Ok(name) if !name.is_empty() => (name.parse::<Isa>().map_err(NoKernel::from))
                 .and_then(kernel)
                 .map_err(|why| NoKernel::Forced(Box::new(why))),
-            _ => Ok(*listed().last().expect("the naive kernel is always there")),
+            _ => Ok(*listed().last().expect("two kernels are always there")),
         })
         .clone()
 }

@@ -5,7 +5,7 @@ use crate::layout::LEADER;
 use crate::metadata::Line;
 use crate::process_message::{ProcessMessage, Setup};
 use crate::router::{Mail, Router};
-use crate::run::{Relay, RoleContext, close, introduce, open_here, run};
+use crate::run::{Relay, RoleContext, close, context, introduce, open_here, run};
 use archive::clock::process_seconds;
 use archive::roles::Reporter;
 use archive::transport::REPORTER;
@@ -50,9 +50,8 @@ fn take_part(router: &Arc<Router>, setup: &Setup, arguments: &Arguments, host: &
 
 fn open(router: &Arc<Router>, setup: &Setup, arguments: &Arguments) -> Result<(Arc<FileSystem>, RoleContext), Failure> {
     introduce(arguments)?;
-    let options = arguments.archive().options(setup.layout.crew(), setup.update)?;
     let volume = open_here(&Line::to_leader(router), setup)?;
     router.opened(&volume);
-    let context = RoleContext::new(&volume, router, setup, options);
+    let context = context(&volume, router, setup, arguments, None)?;
     Ok((volume, context))
 }

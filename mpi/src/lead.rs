@@ -1,18 +1,20 @@
-//! The leader: it opens the volume, gives out the roles, runs the manager, and puts together what
-//! all have done.
+//! The leader's part of every job, and of an archive: it opens the volume, gives out the roles,
+//! runs the manager, and puts together what all have done.
 
 use crate::command::Arguments;
 use crate::layout::{LEADER, Layout, Process};
 use crate::metadata::{Line, MetadataService};
 use crate::process_message::{Farewell, ProcessMessage, Setup};
 use crate::router::{Mail, Router, Service};
-use crate::run::{RoleContext, close, introduce, open_here, run};
+use crate::run::{RoleContext, close, context, introduce, open_here, run};
 use archive::clock::{Clock, process_seconds};
 use archive::job::{Job, Options};
+use archive::message::Walk;
 use archive::report::{Ending, Facts, Written};
-use archive::roles::{Manager, Reporter, Show};
+use archive::roles::{Manager, Plan, Reporter, Show};
 use archive::transport::{Broken, REPORTER};
-use cli::archiving::{Failure, Outcome, Progress, Report, Wanted, end, open, server_of, warning};
+use archive::walk::List;
+use cli::archiving::{Failure, Progress, Wanted, open, server_of, warning};
 use fs::FileSystem;
 use plan::words::count;
 use std::os::unix::ffi::OsStrExt;
@@ -23,33 +25,27 @@ use volume::lock;
 /// What a job did, and why it could not go on.
 pub type Done = (Facts, Option<String>);
 
-/// Leads a job and tells how it ended, to the user and to all other processes.
-///
-/// # Errors
-/// When it did not do everything.
-pub fn lead(router: &Arc<Router>, mail: &Mail, arguments: &Arguments, host: &str) -> Outcome {
-    let archive = arguments.archive();
-    let (facts, broken) = archive_all(router, mail, arguments, host)?;
-    let report = Report::new(archive.report.as_deref(), archive.force)?;
-    end(&facts, broken, &report, arguments.json)
-}
-
 /// Does the job.
 ///
 /// # Errors
 /// When it cannot begin, or its end cannot be written.
-pub fn archive_all(router: &Arc<Router>, mail: &Mail, arguments: &Arguments, host: &str) -> Result<Done, Failure> {
-    let archive = arguments.archive();
+pub(crate) fn archive_all(
+    router: &Arc<Router>,
+    mail: &Mail,
+    arguments: &Arguments,
+    archive: &cli::archiving::Arguments,
+    host: &str,
+) -> Result<Done, Failure> {
     let hosts = hellos(router, mail, host)?;
     introduce(arguments)?;
-    let mut wanted = wanted(arguments, hosts.iter().all(|other| other == host))?;
+    let mut wanted = wanted(archive, hosts.iter().all(|other| other == host))?;
     let sources = std::mem::take(&mut wanted.sources).into_iter().map(absolute).collect::<Result<Vec<_>, _>>()?;
     let list = wanted.list.take();
     let layout = Layout::new(&hosts, archive.explorers, archive.workers.unwrap_or(1), list.is_some());
     let options =
         |list| -> Result<_, Failure> { Ok(Options { list, ..archive.options(layout.crew(), wanted.update)? }) };
     let address = &wanted.address;
-    let (own, begin) = (options(None)?, options(list)?);
+    let begin = options(list)?;
     let volume = open(&address.volume, false)?;
     let sampler = archive.sources.watch(archive.energy)?;
     let (clock, cpu) = (Clock::now(), process_seconds());
@@ -68,15 +64,17 @@ pub fn archive_all(router: &Arc<Router>, mail: &Mail, arguments: &Arguments, hos
         volume: address.volume.clone(),
         hidden: job.encoding.hidden,
         update: wanted.update,
+        place: None,
         places: volume.places(),
         absent: volume.absent_targets(),
         facts,
     };
     router.begin(setup.layout.clone(), service.clone().map(|service| service as Arc<dyn Service>));
     router.send_all(&ProcessMessage::Setup(Box::new(setup.clone())));
-    let part = Part { router, setup: &setup, json: arguments.json };
+    let part = Part { router, setup: &setup, arguments, doing: "archiving" };
     let list = lock(&job.walking.list).take();
-    let (mut facts, broken, done) = part.take(mail, &job, volume.shared(), service, Options { list, ..own });
+    let begins = (job.plan, job.walks.clone());
+    let (mut facts, broken, done) = part.take(mail, begins, volume.shared(), service, list);
     router.close_service();
     facts.wall_seconds = clock.seconds();
     let completed = complete(&job, &volume, &facts);
@@ -96,8 +94,7 @@ pub fn archive_all(router: &Arc<Router>, mail: &Mail, arguments: &Arguments, hos
 }
 
 /// What the user asks for, if many processes can do it.
-fn wanted(arguments: &Arguments, one_host: bool) -> Result<Wanted, Failure> {
-    let archive = arguments.archive();
+fn wanted(archive: &cli::archiving::Arguments, one_host: bool) -> Result<Wanted, Failure> {
     let refused = if archive.dry_run || archive.verify {
         Some("plans are made and archives verified by one process: use weft archive --dry-run and weft volume verify")
     } else if archive.energy && !one_host {
@@ -105,8 +102,6 @@ fn wanted(arguments: &Arguments, one_host: bool) -> Result<Wanted, Failure> {
     } else {
         None
     };
-    // A report that cannot be written is refused before there is work to lose.
-    Report::new(archive.report.as_deref(), archive.force)?;
     refused.map_or_else(|| Wanted::of(archive), |why| Err(Failure::Usage(why.into())))
 }
 
@@ -119,15 +114,15 @@ fn complete(job: &Job, volume: &FileSystem, facts: &Facts) -> Result<(), Broken>
     if facts.ending == Ending::Failed { Ok(()) } else { job.keep_pace(facts) }
 }
 
-fn failed(why: Broken) -> Failure {
+pub(crate) fn failed(why: Broken) -> Failure {
     Failure::Other(why.0)
 }
 
-fn worker(name: String) -> archive::report::Worker {
+pub(crate) fn worker(name: String) -> archive::report::Worker {
     archive::report::Worker { name, ..Default::default() }
 }
 
-fn transport(hosts: &[String]) -> String {
+pub(crate) fn transport(hosts: &[String]) -> String {
     let mut nodes: Vec<&String> = hosts.iter().collect();
     nodes.sort_unstable();
     nodes.dedup();
@@ -135,7 +130,7 @@ fn transport(hosts: &[String]) -> String {
 }
 
 /// Waits until all are there. Returns their hosts.
-fn hellos(router: &Router, mail: &Mail, host: &str) -> Result<Vec<String>, Failure> {
+pub(crate) fn hellos(router: &Router, mail: &Mail, host: &str) -> Result<Vec<String>, Failure> {
     let mut hosts = vec![None; router.processes() as usize];
     hosts[LEADER as usize] = Some(host.to_owned());
     while hosts.iter().any(Option::is_none) {
@@ -162,11 +157,16 @@ fn absolute(mut source: archive::job::Source) -> Result<archive::job::Source, Fa
     Ok(source)
 }
 
+/// What the manager begins with.
+pub(crate) type Begins = (Plan, Vec<Walk>);
+
 /// The leader's own part of the job.
-struct Part<'a> {
-    router: &'a Arc<Router>,
-    setup: &'a Setup,
-    json: bool,
+pub(crate) struct Part<'a> {
+    pub(crate) router: &'a Arc<Router>,
+    pub(crate) setup: &'a Setup,
+    pub(crate) arguments: &'a Arguments,
+    /// What it does, for the display.
+    pub(crate) doing: &'static str,
 }
 
 impl Part<'_> {
@@ -176,7 +176,7 @@ impl Part<'_> {
         &self,
         volume: &Arc<FileSystem>,
         service: Option<Arc<MetadataService>>,
-        options: Options,
+        list: Option<List>,
     ) -> Result<(Option<Arc<FileSystem>>, RoleContext), String> {
         if !self.setup.layout.touches_files(LEADER) {
             return Err("it touches no files".into());
@@ -185,22 +185,23 @@ impl Part<'_> {
         let client = client.transpose().map_err(|why| why.to_string())?;
         let used = client.as_ref().unwrap_or(volume);
         self.router.opened(used);
-        Ok((client.clone(), RoleContext::new(used, self.router, self.setup, options)))
+        let context = context(used, self.router, self.setup, self.arguments, list).map_err(|why| why.to_string())?;
+        Ok((client, context))
     }
 
     /// Takes part until all processes are done. Returns the facts, why the job could not go on, and
     /// what all processes did together.
-    fn take(
+    pub(crate) fn take(
         &self,
         mail: &Mail,
-        job: &Job,
+        begins: Begins,
         volume: &Arc<FileSystem>,
         service: Option<Arc<MetadataService>>,
-        options: Options,
+        list: Option<List>,
     ) -> (Facts, Option<String>, Farewell) {
-        let context = self.context(volume, service, options);
+        let context = self.context(volume, service, list);
         let (client, context) = context.map_or_else(|why| (None, Err(why)), |(client, context)| (client, Ok(context)));
-        let ((mut facts, mut broken), mut farewells) = self.run(mail, &context, job);
+        let ((mut facts, mut broken), mut farewells) = self.run(mail, &context, begins);
         drop(context);
         // Its processor time is the leader's, which is counted at the end.
         farewells.push(close(client, process_seconds()));
@@ -220,11 +221,11 @@ impl Part<'_> {
     }
 
     /// Plays the leader's roles, and shows what the reporter says, until all processes are done.
-    fn run(&self, mail: &Mail, context: &Result<RoleContext, String>, job: &Job) -> (Done, Vec<Farewell>) {
-        let Self { router, setup, json } = *self;
+    fn run(&self, mail: &Mail, context: &Result<RoleContext, String>, begins: Begins) -> (Done, Vec<Farewell>) {
+        let Self { router, setup, arguments, doing } = *self;
         let crew = setup.layout.crew();
-        let manager = Manager::new(crew, job.plan, job.walks.clone(), router.control().clone());
-        let show = Mutex::new(Progress::new("archiving", json));
+        let manager = Manager::new(crew, begins.0, begins.1, router.control().clone());
+        let show = Mutex::new(Progress::new(doing, arguments.json));
         let here = setup.layout.process_of(REPORTER) == Some(LEADER);
         let reporter = here.then(|| Reporter::new(crew, setup.facts.clone(), Shared(&show)));
         std::thread::scope(|scope| {

@@ -9,8 +9,11 @@ pub mod layout;
 mod lead;
 pub mod metadata;
 pub mod process_message;
+mod read;
 pub mod router;
 mod run;
+mod work;
 
 pub use follow::follow;
-pub use lead::{Done, archive_all, lead};
+pub use lead::Done;
+pub use work::{lead, work};

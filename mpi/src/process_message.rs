@@ -24,6 +24,8 @@ pub struct Setup {
     pub hidden: Ino,
     /// Files of the archive that have changed since are replaced.
     pub update: bool,
+    /// The directory to restore into, or the source that a verification reads; absolute.
+    pub place: Option<Vec<u8>>,
     /// Where the volume itself is: these directories are not archived.
     pub places: Vec<PathBuf>,
     /// Targets that the leader lacks too.

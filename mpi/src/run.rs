@@ -1,10 +1,11 @@
 //! The roles of one process, in threads.
 
-use crate::command::Arguments;
+use crate::command::{Arguments, RestoreArguments, Task};
 use crate::layout::LEADER;
 use crate::metadata::{Line, connect};
 use crate::process_message::{Farewell, ProcessMessage, Setup};
 use crate::router::{Router, Way};
+use archive::check::{Against, Checker, Checking};
 use archive::clock::{Clock, process_seconds};
 use archive::crew::{Roles, give_up, live_as, manage};
 use archive::encode::{Encoder, Encoding};
@@ -12,9 +13,10 @@ use archive::job::{Options, identities};
 use archive::limit::Limiter;
 use archive::message::Problem;
 use archive::report::Facts;
+use archive::restore::{Restorer, Restoring, VolumeTree, Walked};
 use archive::roles::{Manager, Reporter, Show};
-use archive::transport::{Crew, MANAGER, REPORTER, Rank, live};
-use archive::walk::{SourceTree, Walking};
+use archive::transport::{Broken, Crew, MANAGER, REPORTER, Rank, live};
+use archive::walk::{Filter, List, SourceTree, Walking};
 use cli::archiving::{Failure, client_name, options, server_of};
 use fs::FileSystem;
 use std::sync::{Arc, Mutex};
@@ -48,18 +50,35 @@ impl Show for Relay<'_> {
 }
 
 /// What the explorers and workers of a process work with.
-pub struct RoleContext {
-    walking: Arc<Walking>,
-    encoding: Encoding,
+pub enum RoleContext {
+    /// Of an archive.
+    Archive {
+        /// The explorers.
+        walking: Arc<Walking>,
+        /// The workers.
+        encoding: Box<Encoding>,
+    },
+    /// Of a restore.
+    Restore {
+        /// The explorers.
+        walked: Arc<Walked>,
+        /// The workers.
+        restoring: Box<Restoring>,
+    },
+    /// Of a verification.
+    Verify {
+        /// The explorers.
+        walked: Arc<Walked>,
+        /// The workers.
+        checking: Checking,
+    },
 }
 
 impl RoleContext {
     /// For an open volume, by the setup and the options.
-    pub fn new(volume: &Arc<FileSystem>, router: &Router, setup: &Setup, options: Options) -> Self {
-        // Each process has its share of what may be read.
-        let share = f64::from(setup.layout.workers_of(router.me())) / f64::from(setup.layout.crew().workers.max(1));
-        let limit = options.limit.map(|limit| ((limit as f64 * share) as u64).max(1));
-        Self {
+    pub fn archive(volume: &Arc<FileSystem>, router: &Router, setup: &Setup, options: Options) -> Self {
+        let limit = share(options.limit, router, setup);
+        Self::Archive {
             walking: Arc::new(Walking {
                 volume: volume.clone(),
                 filter: options.filter,
@@ -68,15 +87,70 @@ impl RoleContext {
                 avoid: identities(&setup.places),
                 list: Mutex::new(options.list),
             }),
-            encoding: Encoding {
+            encoding: Box::new(Encoding {
                 volume: volume.clone(),
                 hidden: setup.hidden,
                 update: options.update,
                 limiter: Limiter::new(limit),
                 control: router.control().clone(),
-            },
+            }),
         }
     }
+
+    /// For an open volume and what is to be restored from it.
+    ///
+    /// # Errors
+    /// When the directory cannot be opened here.
+    pub fn restore(
+        volume: &Arc<FileSystem>,
+        router: &Router,
+        setup: &Setup,
+        arguments: &RestoreArguments,
+    ) -> Result<Self, Failure> {
+        let (to, limit) = (setup.place.as_deref().unwrap_or_default(), share(arguments.limit, router, setup));
+        let restoring = Restoring::begin(volume, to, arguments.force, limit, router.control())
+            .map_err(|why| Failure::Other(why.0))?;
+        let walked = restoring.walked(arguments.filter()?, false);
+        Ok(Self::Restore { walked, restoring: Box::new(restoring) })
+    }
+
+    /// For an open volume whose archive is compared.
+    pub fn verify(volume: &Arc<FileSystem>, router: &Router, setup: &Setup) -> Self {
+        let (filter, volume) = (Filter::default(), volume.clone());
+        let against = setup.place.clone().map_or(Against::Hashes, Against::Source);
+        Self::Verify {
+            walked: Arc::new(Walked { volume: volume.clone(), filter, root: None, directories: false }),
+            checking: Checking { volume, against, control: router.control().clone() },
+        }
+    }
+}
+
+/// What the roles of this process work with, for what the arguments ask for; `list` has the files
+/// of an archive where they are listed.
+///
+/// # Errors
+/// When a pattern is not valid, or a directory cannot be opened here.
+pub fn context(
+    volume: &Arc<FileSystem>,
+    router: &Router,
+    setup: &Setup,
+    arguments: &Arguments,
+    list: Option<List>,
+) -> Result<RoleContext, Failure> {
+    Ok(match arguments.task() {
+        Task::Archive(archive) => {
+            let options = Options { list, ..archive.options(setup.layout.crew(), setup.update)? };
+            RoleContext::archive(volume, router, setup, options)
+        }
+        Task::Restore(restore) => RoleContext::restore(volume, router, setup, restore)?,
+        Task::Verify(_) => RoleContext::verify(volume, router, setup),
+    })
+}
+
+/// Each process has its share of what may be read or written.
+fn share(limit: Option<u64>, router: &Router, setup: &Setup) -> Option<u64> {
+    let share = f64::from(setup.layout.workers_of(router.me())) / f64::from(setup.layout.crew().workers.max(1));
+    limit.map(|limit| ((limit as f64 * share) as u64).max(1))
 }
 
 /// Runs the roles of this process until the job ends. Without a context, explorers and workers give
@@ -111,9 +185,17 @@ pub fn run<S: Show + Send>(
 
 fn run_role(role: Rank, way: &Way, crew: Crew, clock: Clock, context: &Result<RoleContext, String>) {
     match context {
-        Ok(RoleContext { walking, encoding }) => {
+        Ok(RoleContext::Archive { walking, encoding }) => {
             let roles = Roles { tree: || SourceTree::new(walking.clone()), craft: || Encoder::new(encoding) };
             live_as(role, crew, clock, &roles, way);
+        }
+        Ok(RoleContext::Restore { walked, restoring }) => {
+            let craft = || Ok::<_, Broken>(Restorer::new(restoring));
+            live_as(role, crew, clock, &Roles { tree: || VolumeTree::new(walked.clone()), craft }, way);
+        }
+        Ok(RoleContext::Verify { walked, checking }) => {
+            let craft = || Ok::<_, Broken>(Checker::new(checking));
+            live_as(role, crew, clock, &Roles { tree: || VolumeTree::new(walked.clone()), craft }, way);
         }
         Err(why) => give_up(way, why.clone()),
     }

@@ -134,6 +134,12 @@ fn ranks_make_what_threads_make() {
         // Nothing is left to do; which program finds that does not matter.
         let again = weft(&["archive", &from, &to, "--json"]);
         assert!(again.contains("\"files\":0"), "{again}");
+        let back = place.at(&format!("by-ranks{ranks}"));
+        for words in [vec!["restore", &to, back.to_str().unwrap()], vec!["verify", &to]] {
+            let output = mpirun(ranks, &words).output().unwrap();
+            assert!(output.status.success(), "{words:?}: {}", text(&output));
+        }
+        assert_eq!(listing(&back), expected, "{ranks} ranks");
     }
 }
 

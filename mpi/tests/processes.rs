@@ -9,7 +9,7 @@ use volume::Control;
 use weft_mpi::command::Arguments;
 use weft_mpi::process_message::ProcessMessage;
 use weft_mpi::router::Router;
-use weft_mpi::{archive_all, follow};
+use weft_mpi::{follow, work};
 
 struct Place(PathBuf);
 
@@ -44,8 +44,10 @@ impl Drop for Place {
     }
 }
 
+/// Of an archive, where the words do not say what else.
 fn arguments(words: &[&str]) -> Arguments {
-    let all = ["weft-mpi", "archive"].iter().chain(words).map(OsString::from);
+    let task = if matches!(words[0], "restore" | "verify") { &[][..] } else { &["archive"] };
+    let all = ["weft-mpi"].iter().chain(task).chain(words).map(OsString::from);
     Arguments::read(all).unwrap_or_else(|why| panic!("{why}"))
 }
 
@@ -71,7 +73,7 @@ fn job(hosts: &'static [&'static str], words: &[&str], harm: impl Fn(&[Arc<Contr
         }
     }
     let (router, mail, arguments, host) = leader.unwrap();
-    let done = archive_all(&router, &mail, &arguments, host);
+    let done = work(&router, &mail, &arguments, host);
     router.send_all(&ProcessMessage::End);
     followers.into_iter().for_each(|follower| follower.join().unwrap());
     match done.map_err(|why| why.to_string())? {
@@ -119,6 +121,56 @@ fn processes_archive_what_is_there_and_others_find_it_done() {
         let again = job(hosts, &words, |_| ()).unwrap();
         assert_eq!((again.ending, again.files, again.unchanged_files), (Ending::Finished, 0, 41), "{hosts:?}");
     }
+}
+
+/// Files below a directory, with their content and modes.
+fn listing(root: &Path) -> Vec<(PathBuf, u32, Vec<u8>)> {
+    use std::os::unix::fs::PermissionsExt;
+    let (mut left, mut out) = (vec![root.to_owned()], vec![]);
+    while let Some(directory) = left.pop() {
+        for entry in std::fs::read_dir(directory).unwrap().flatten() {
+            let (path, found) = (entry.path(), entry.metadata().unwrap());
+            let content = if found.is_dir() { vec![] } else { std::fs::read(&path).unwrap() };
+            out.push((path.strip_prefix(root).unwrap().to_owned(), found.permissions().mode(), content));
+            if found.is_dir() {
+                left.push(path);
+            }
+        }
+    }
+    out.sort();
+    out
+}
+
+#[test]
+fn processes_restore_and_verify_what_they_archived() {
+    let place = Place::new("back");
+    let (volume, from) = (place.volume(), tree(&place));
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o711);
+    std::fs::set_permissions(place.0.join("tree/d1"), mode).unwrap();
+    let archive = format!("{}:/a", volume.display());
+    job(&["a"; 4], &[&from, &archive, "--part-bytes", "1MiB"], |_| ()).unwrap();
+    // With two targets gone, so that what is read is decoded.
+    ["t1", "t4"]
+        .iter()
+        .for_each(|name| std::fs::rename(place.0.join(name), place.0.join(format!("{name}-away"))).unwrap());
+    for (number, hosts) in [&["a"] as &'static [&'static str], &["a", "a"], &["a"; 5]].into_iter().enumerate() {
+        let to = place.0.join(format!("back{number}"));
+        let words = ["restore", &archive, to.to_str().unwrap()];
+        let facts = job(hosts, &words, |_| ()).unwrap();
+        assert_eq!((facts.ending, facts.files, facts.errors.count()), (Ending::Finished, 41, 0), "{hosts:?}");
+        assert_eq!(listing(&to), listing(&place.0.join("tree")), "{hosts:?}");
+        let again = job(hosts, &words, |_| ()).unwrap();
+        assert_eq!((again.files, again.unchanged_files), (0, 41), "{hosts:?}");
+    }
+    ["t1", "t4"]
+        .iter()
+        .for_each(|name| std::fs::rename(place.0.join(format!("{name}-away")), place.0.join(name)).unwrap());
+    let found = job(&["a"; 5], &["verify", &archive], |_| ()).unwrap();
+    assert_eq!((found.ending, found.files, found.errors.count()), (Ending::Finished, 41, 0));
+    std::fs::write(place.0.join("tree/d2/f20"), vec![21; 10_000]).unwrap();
+    let source = place.0.join("tree");
+    let found = job(&["a"; 4], &["verify", &archive, source.to_str().unwrap()], |_| ()).unwrap();
+    assert_eq!((found.ending, found.errors.count()), (Ending::Finished, 1), "{:?}", found.errors);
 }
 
 #[test]

@@ -38,13 +38,7 @@ pub fn check<S: Show + Send>(
 ) -> Result<(Facts, Option<String>), Broken> {
     let (walk, _) = walk_of(volume, path)?;
     let (clock, cpu) = (Clock::now(), process_seconds());
-    let plan = Plan {
-        policy: Policy::Demand,
-        limits: limits(volume.stripe_bytes()),
-        // One worker reads a whole file: hashes of parts are not stored.
-        part_bytes: Some(1 << 62),
-        most_objects: most_objects(memory),
-    };
+    let plan = plan(volume, memory);
     let walked = Arc::new(Walked { volume: volume.clone(), filter: Filter::default(), root: None, directories: false });
     let checking = Checking { volume: volume.clone(), against, control: control.clone() };
     let roles = Roles { tree: || VolumeTree::new(walked.clone()), craft: || Ok::<_, Broken>(Checker::new(&checking)) };
@@ -60,4 +54,15 @@ pub fn check<S: Show + Send>(
     facts.wall_seconds = clock.seconds();
     facts.cpu_seconds = process_seconds() - cpu;
     Ok((facts, broken))
+}
+
+/// How the work of a check is handed out.
+pub fn plan(volume: &FileSystem, memory: u64) -> Plan {
+    Plan {
+        policy: Policy::Demand,
+        limits: limits(volume.stripe_bytes()),
+        // One worker reads a whole file: hashes of parts are not stored.
+        part_bytes: Some(1 << 62),
+        most_objects: most_objects(memory),
+    }
 }

@@ -1,7 +1,7 @@
 //! Figures that follow from a job's facts: rates, how evenly the workers finished, and the cost of
 //! a GiB.
 
-use super::Facts;
+use super::{Facts, Worker};
 use plan::energy::GIB;
 use serde::{Deserialize, Serialize};
 
@@ -26,25 +26,35 @@ pub struct Figures {
 }
 
 /// How evenly the workers finished, in the terms of the study of the parallel encoder (P6). Times
-/// are seconds since the job began.
+/// are seconds since the job began. Workers that had no work never finished: they are counted, and
+/// no figure is theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finish {
-    /// When the first worker finished its last task; 0 for a worker without tasks.
+    /// When the first worker finished its last task.
     pub first_seconds: f64,
     /// When the last worker finished.
     pub last_seconds: f64,
-    /// The mean over the workers.
+    /// The mean over the workers that had work.
     pub mean_seconds: f64,
     /// From the first finish to the last.
     pub gap_seconds: f64,
     /// The first and the last finish relative to the mean.
     pub spread: [f64; 2],
-    /// Mean finish by last finish: the share of the workers' time that the job used.
+    /// Mean finish by last finish: the share of these workers' time that the job used.
     pub utilization: f64,
+    /// Workers that had no work.
+    #[serde(default)]
+    pub without_work: usize,
 }
 
 impl Finish {
-    /// From the workers' finish times. None without workers, or if none of them did anything.
+    /// Of workers, some of which may have had no work. None if none of them did anything.
+    pub fn of_workers(workers: &[Worker]) -> Option<Self> {
+        let times: Vec<f64> = workers.iter().filter_map(|worker| worker.timeline.last_finish).collect();
+        Self::of(&times).map(|finish| Self { without_work: workers.len() - times.len(), ..finish })
+    }
+
+    /// From the finish times of workers that had work. None if none of them did anything.
     pub fn of(times: &[f64]) -> Option<Self> {
         let first = times.iter().copied().fold(f64::INFINITY, f64::min);
         let last = times.iter().copied().fold(0.0, f64::max);
@@ -56,6 +66,7 @@ impl Finish {
             gap_seconds: last - first,
             spread: [first / mean - 1.0, last / mean - 1.0],
             utilization: mean / last,
+            without_work: 0,
         })
     }
 }
@@ -65,9 +76,7 @@ impl Figures {
     pub fn of(facts: &Facts) -> Self {
         let per = |amount: f64, by: f64| (by > 0.0).then(|| amount / by).filter(|rate| rate.is_finite());
         let bytes = facts.bytes as f64;
-        let finishes: Vec<f64> =
-            facts.workers.iter().map(|worker| worker.timeline.last_finish.unwrap_or(0.0)).collect();
-        let finish = Finish::of(&finishes);
+        let finish = Finish::of_workers(&facts.workers);
         let busy: f64 = facts.workers.iter().map(|worker| worker.timeline.busy_seconds).sum();
         let available = finish.map_or(0.0, |finish| finish.last_seconds * facts.workers.len() as f64);
         Self {
@@ -120,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_without_work_counts_as_one_that_finished_at_once() {
+    fn a_worker_without_work_is_counted_and_has_no_finish() {
         let mut at_work = Worker { tasks: 1, ..Worker::default() };
         at_work.timeline.add(0.0, 10.0);
         let idle = Worker { timeline: Timeline::default(), ..Worker::default() };
@@ -134,7 +143,8 @@ mod tests {
         };
         let figures = Figures::of(&facts);
         let finish = figures.finish.unwrap();
-        assert_eq!((finish.first_seconds, finish.gap_seconds, finish.utilization), (0.0, 10.0, 0.5));
+        assert_eq!((finish.first_seconds, finish.gap_seconds, finish.utilization), (10.0, 0.0, 1.0));
+        assert_eq!(finish.without_work, 1);
         assert_eq!((figures.busy_share, figures.cpu_seconds_per_gib), (Some(0.5), Some(1.0)));
         assert_eq!(figures.bytes_per_second, Some(f64::from(5 << 20) * 1024.0 / 12.5));
         assert_eq!(figures.written_per_byte, Some(0.0));

@@ -108,7 +108,11 @@ fn key_figures(facts: &Facts, figures: &Figures) -> Vec<Card> {
     if let Some(finish) = figures.finish {
         let busy = figures.busy_share.map_or_else(String::new, |busy| format!("at work {} of the time", percent(busy)));
         cards.push(Card::new("Utilization", percent(finish.utilization), format!("mean by last finish; {busy}")));
-        let spread = format!("finishes {} around the mean", finish.spread.map(signed_percent).join(" to "));
+        let idle = match finish.without_work {
+            0 => String::new(),
+            idle => format!("; {idle} of {} workers had no work", facts.workers.len()),
+        };
+        let spread = format!("finishes {} around the mean{idle}", finish.spread.map(signed_percent).join(" to "));
         cards.push(Card::new("Gap", time(finish.gap_seconds), spread));
     }
     let per = figures.cpu_seconds_per_gib.map_or_else(String::new, |per| format!("{} s a GiB", plain(per)));

@@ -32,7 +32,11 @@ pub fn text(facts: &Facts) -> String {
     line("processor", format!("{}{cpu}", time(facts.cpu_seconds)));
     if let Some(finish) = figures.finish {
         let (first, last) = (time(finish.first_seconds), time(finish.last_seconds));
-        line("finish", format!("first {first}, last {last}, gap {}", time(finish.gap_seconds)));
+        let idle = match finish.without_work {
+            0 => String::new(),
+            idle => format!("; {idle} of {} had no work", facts.workers.len()),
+        };
+        line("finish", format!("first {first}, last {last}, gap {}{idle}", time(finish.gap_seconds)));
         let spread = finish.spread.map(signed_percent).join(" to ");
         let busy = figures.busy_share.map_or_else(String::new, |busy| format!(", at work {}", percent(busy)));
         line("utilization", format!("{}, {spread} around the mean{busy}", percent(finish.utilization)));

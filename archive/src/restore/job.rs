@@ -60,6 +60,108 @@ pub fn walk_of(volume: &FileSystem, path: &[u8]) -> Result<(Walk, Attributes), B
     Ok((walk, at))
 }
 
+/// A restore that can begin: what it walks, and what its workers share.
+pub struct Restore {
+    walk: Walk,
+    top: Attributes,
+    work: Restoring,
+    filter: Filter,
+    plan: Plan,
+}
+
+impl Restoring {
+    /// What workers of one process share, in a directory that is created if it does not exist. The
+    /// workers of a job may be in several processes.
+    ///
+    /// # Errors
+    /// If the directory cannot be created or opened.
+    pub fn begin(
+        volume: &Arc<FileSystem>,
+        to: &[u8],
+        force: bool,
+        limit: Option<u64>,
+        control: &Arc<Control>,
+    ) -> Result<Self, Broken> {
+        let root = Arc::new(Root::open(to).map_err(|error| system(to, error))?);
+        let hidden = root.make(HIDDEN).map_err(|error| system(to, error))?;
+        let limiter = Limiter::new(limit);
+        Ok(Self { volume: volume.clone(), root, hidden, force, limiter, control: control.clone() })
+    }
+
+    /// What the explorers of this process share. With `directories`, they pass on only directories,
+    /// for the second step.
+    pub fn walked(&self, filter: Filter, directories: bool) -> Arc<Walked> {
+        let root = Some(self.root.clone());
+        Arc::new(Walked { volume: self.volume.clone(), filter, root, directories })
+    }
+}
+
+impl Restore {
+    /// Prepares it.
+    ///
+    /// # Errors
+    /// If the path does not exist, or the directory cannot be created.
+    pub fn begin(
+        volume: &Arc<FileSystem>,
+        path: &[u8],
+        to: &[u8],
+        options: &Options,
+        control: &Arc<Control>,
+    ) -> Result<Self, Broken> {
+        let (walk, top) = walk_of(volume, path)?;
+        let plan = Plan {
+            policy: options.policy,
+            limits: limits(volume.stripe_bytes()),
+            part_bytes: None,
+            most_objects: most_objects(options.memory),
+        };
+        let work = Restoring::begin(volume, to, options.force, options.limit, control)?;
+        Ok(Self { walk, top, work, filter: options.filter.clone(), plan })
+    }
+
+    /// What the manager begins with.
+    pub fn begins(&self) -> (Plan, Vec<Walk>) {
+        (self.plan, vec![self.walk.clone()])
+    }
+
+    /// One of the two steps in threads of this process: the files, then the attributes of their
+    /// directories.
+    pub fn step<S: Show + Send>(
+        &self,
+        directories: bool,
+        crew: Crew,
+        clock: Clock,
+        mut reporter: Reporter<S>,
+    ) -> Reporter<S> {
+        let walked = self.work.walked(self.filter.clone(), directories);
+        let craft = || Ok::<_, Broken>(Restorer::new(&self.work));
+        let roles = Roles { tree: || VolumeTree::new(walked.clone()), craft };
+        let manager = Manager::new(crew, self.plan, vec![self.walk.clone()], self.work.control.clone());
+        reporter.begin();
+        live_in_threads(crew, clock, manager, reporter, &roles)
+    }
+
+    /// Ends a restore that did everything: removes what only the job needed, and returns when all
+    /// is durable.
+    ///
+    /// # Errors
+    /// If that cannot be done.
+    pub fn complete(&self, to: &[u8], facts: &mut Facts) -> Result<(), Broken> {
+        clean_up(&self.work).map_err(|error| system(to, error))?;
+        if self.top.kind == FileKind::Directory {
+            let given = self.work.root.directory(b"").map_err(|error| system(to, error))?;
+            if let Err(what) = super::attributes::give(&given, &stat(&self.top), &self.work.volume, self.top.ino) {
+                facts.errors.add(format!("{}: it was restored without {what}", String::from_utf8_lossy(to)));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn system(to: &[u8], error: rustix::io::Errno) -> Broken {
+    Broken(format!("{}: {}", String::from_utf8_lossy(to), std::io::Error::from(error)))
+}
+
 /// Restores a tree or a file into a directory, in threads of this process. `facts` has what is
 /// already known of the job. Returns the completed facts and, if the job had to stop, the reason.
 ///
@@ -74,27 +176,8 @@ pub fn restore<S: Show + Send>(
     show: S,
     control: &Arc<Control>,
 ) -> Result<(Facts, Option<String>), Broken> {
-    let system =
-        |error: rustix::io::Errno| Broken(format!("{}: {}", String::from_utf8_lossy(to), std::io::Error::from(error)));
-    let (walk, top) = walk_of(volume, path)?;
-    let root = Arc::new(Root::open(to).map_err(system)?);
-    let hidden = root.make(HIDDEN).map_err(system)?;
-    let limiter = Limiter::new(options.limit);
-    let job = Restoring {
-        volume: volume.clone(),
-        root: root.clone(),
-        hidden,
-        force: options.force,
-        limiter,
-        control: control.clone(),
-    };
+    let job = Restore::begin(volume, path, to, &options, control)?;
     let (clock, cpu) = (Clock::now(), process_seconds());
-    let plan = Plan {
-        policy: options.policy,
-        limits: limits(volume.stripe_bytes()),
-        part_bytes: None,
-        most_objects: most_objects(options.memory),
-    };
     let facts = Facts {
         start_unix_seconds: clock.beginning().as_secs(),
         schedule: options.policy.word().into(),
@@ -103,29 +186,14 @@ pub fn restore<S: Show + Send>(
     };
     let mut reporter = Reporter::new(options.crew, facts, show);
     for directories in [false, true] {
-        let walked = Arc::new(Walked {
-            volume: volume.clone(),
-            filter: options.filter.clone(),
-            root: Some(root.clone()),
-            directories,
-        });
-        let roles = Roles { tree: || VolumeTree::new(walked.clone()), craft: || Ok::<_, Broken>(Restorer::new(&job)) };
-        let manager = Manager::new(options.crew, plan, vec![walk.clone()], control.clone());
-        reporter.begin();
-        reporter = live_in_threads(options.crew, clock, manager, reporter, &roles);
+        reporter = job.step(directories, options.crew, clock, reporter);
         if reporter.is_broken() || control.go_on().is_err() {
             break;
         }
     }
     let (mut facts, broken) = reporter.into_facts(control);
     if broken.is_none() && control.go_on().is_ok() {
-        clean_up(&job).map_err(system)?;
-        if top.kind == FileKind::Directory {
-            let given = root.directory(b"").map_err(system)?;
-            if let Err(what) = super::attributes::give(&given, &stat(&top), volume, top.ino) {
-                facts.errors.add(format!("{}: it was restored without {what}", String::from_utf8_lossy(to)));
-            }
-        }
+        job.complete(to, &mut facts)?;
     }
     facts.wall_seconds = clock.seconds();
     facts.cpu_seconds = process_seconds() - cpu;

@@ -13,7 +13,7 @@ mod restorer;
 mod tree;
 
 pub use content::read;
-pub use job::{Options, restore, walk_of};
+pub use job::{Options, Restore, restore, walk_of};
 pub use place::{Root, open_below};
 pub use restorer::{HIDDEN, Restorer, Restoring};
 pub use tree::{VolumeTree, Walked, stat};

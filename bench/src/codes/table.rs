@@ -28,6 +28,7 @@ const FURTHER_SHAPES: [(usize, usize); 6] = [(6, 2), (10, 2), (12, 2), (10, 4), 
 
 const GLUSTER: &str = "weft gluster";
 const BASELINE: &str = "gluster 2016";
+const PLAIN: &str = "2016 plain";
 
 pub fn tables(contest: &mut Contest) -> Vec<Table> {
     let iterations = Some(contest.effort.table_iterations);
@@ -61,7 +62,9 @@ const HOW_GLUSTER: &str = "In every round 16384 iterations over one stripe of 12
     data; all k+m fragments of the non-systematic code are made. Atom D525 1.8 GHz and Xeon E5-2630L 2.0 GHz are the \
     published figures, plain and with SSE2. The column gluster 2016 is the published algorithm run here with 128-bit \
     registers, as SSE2's are: what it has over the Xeon's SSE2 column is the processor, and what weft has over it is \
-    weft.";
+    weft. The column 2016 plain is the same on 64-bit words, without SIMD: each multiplication \
+    is compiled, and stays in general registers; those of gluster 2016 are lists that run on planes in the first-level \
+    cache, which is why it may be the slower one.";
 const HOW_SYSTEMATIC: &str = "As above, parity only. Blocks are 128 KiB / k, rounded down to 512 bytes, and for crs to \
     whole regions. They lie five cache lines apart, here and in the peers, so that those of a multiple of 4 KiB do \
     not meet in the same cache sets. A subject that would take over 1.5 s a round makes fewer iterations. Limit: the \
@@ -73,6 +76,7 @@ fn race(contest: &Contest, k: usize, m: usize, regime: Regime) -> Race {
     if regime != (Regime::Cached { iterations: None }) {
         entrants.push(Entrant::own(GLUSTER, "gluster"));
         entrants.push(Entrant::peer(BASELINE, "gluster-2016", "gluster"));
+        entrants.push(Entrant::peer(PLAIN, "gluster-2016-plain", "gluster"));
     }
     entrants.extend(rs_peers());
     let block_bytes = cached_block(contest.effort.cached_bytes, k);
@@ -82,7 +86,7 @@ fn race(contest: &Contest, k: usize, m: usize, regime: Regime) -> Race {
 /// The row of Gluster's table and that of the peers', from the same rounds.
 fn split(row: Row) -> (Row, Row) {
     let (own, all): (Vec<_>, Vec<_>) =
-        row.cells.iter().cloned().partition(|c| c.column == GLUSTER || c.column == BASELINE);
+        row.cells.iter().cloned().partition(|c| [GLUSTER, BASELINE, PLAIN].contains(&&*c.column));
     let systematic = all.iter().filter(|c| c.column == "weft rs" || c.column == "weft crs");
     let beside_gluster = systematic.map(|cell| Cell { charted: false, ..cell.clone() });
     let own = own.into_iter().chain(beside_gluster).collect();
@@ -95,13 +99,14 @@ fn beside_published(mut row: Row, published: [f64; 4]) -> Row {
         .iter()
         .zip(published)
         .for_each(|(name, rate)| add(name, Value::Rate(rate)));
-    let to_xeon = |column: &str| row.figure(column).map(|figure| Value::Ratio(figure.median / published[3]));
-    let (gluster, processor) = (to_xeon(GLUSTER), to_xeon(BASELINE));
+    let to = |column: &str, rate: f64| row.figure(column).map(|figure| Value::Ratio(figure.median / rate));
+    let (gluster, processor, plain) = (to(GLUSTER, published[3]), to(BASELINE, published[3]), to(PLAIN, published[1]));
     let mut push = |name: &str, value: Option<Value>| {
         row.beside.extend(value.map(|value| Beside { name: name.into(), value }));
     };
     push("weft/ Xeon-SSE2", gluster);
     push("2016/ Xeon-SSE2", processor);
+    push("plain/ Xeon-plain", plain);
     row.add_ratio("weft/ 2016", GLUSTER, BASELINE);
     if (row.k, row.m) == (16, 4) {
         row.beside.push(Beside { name: "Xeon systematic".into(), value: Value::Rate(PUBLISHED_SYSTEMATIC) });

@@ -4,14 +4,17 @@
 //! The program runs itself as a user would. What needs more cores than there are is modelled by the
 //! archive's own scheduler from times measured here, and says so, in a table of its own.
 
+pub mod energy;
 mod jobs;
 mod show;
+mod table;
 mod tree;
 mod wide;
 
 use crate::args::{Lanes, Section};
 use plan::schedule::Policy;
 use serde::Serialize;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -21,6 +24,12 @@ use std::time::SystemTime;
   # All experiments, in some minutes.
   weft bench archive --paper --dir /archive \\
       --html paper.html
+  # Sizes by which dealing out in turn is as bad as in the study.
+  weft bench archive --paper --size-mix periodic
+  # The parallel encoder's jobs under MPI, where weft-mpi lies beside weft.
+  weft bench archive --paper --mpi
+  # Energy from a meter at the plug.
+  weft bench archive --paper --meter /var/log/meter.csv
   # A trial run; the figures mean nothing.
   weft bench archive --paper --quick --json
 
@@ -35,6 +44,15 @@ pub struct Args {
     /// Rounds of every measurement; the median counts
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
+    /// Sizes of the 600 objects
+    #[arg(long, value_enum, default_value_t = SizeMix::Mixed)]
+    pub size_mix: SizeMix,
+    /// Run the parallel encoder's jobs with mpirun and weft-mpi, a rank for each worker
+    #[arg(long)]
+    pub mpi: bool,
+    /// Options of `weft archive` that name its instruments.
+    #[arg(skip)]
+    pub instruments: Vec<OsString>,
     /// Tiny sizes: shows that everything works; the figures mean nothing
     #[arg(long)]
     pub quick: bool,
@@ -48,6 +66,17 @@ pub struct Args {
     /// Write a self-contained page with charts
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+}
+
+/// Sizes of the many objects; the study does not publish its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum SizeMix {
+    /// Spread evenly over three powers of ten, in no order
+    Mixed,
+    /// Every eighth is seven times as large as the others, as where each step of a program writes
+    /// one large file and seven small ones: in turn, four workers of 32 get all large ones
+    Periodic,
 }
 
 /// Everything that was measured and modelled.
@@ -65,6 +94,10 @@ pub struct Report {
     pub processor: String,
     /// Cores that this process may use.
     pub cores: usize,
+    /// How the parallel encoder's roles communicated: threads, or MPI.
+    pub transport: &'static str,
+    /// Sizes of the 600 objects.
+    pub size_mix: SizeMix,
     /// One large file in parts (P7).
     pub parts: Vec<Parts>,
     /// 600 objects under both schedulers (P7).
@@ -90,9 +123,10 @@ pub struct Parts {
     pub reduction: f64,
     /// Processor seconds, measured.
     pub cpu_seconds: f64,
-    /// Joules by the model; there is one row for each part, so that a measured figure would need a
-    /// column of its own.
+    /// Joules by the model.
     pub modelled_joules: f64,
+    /// The most trusted instrument and its joules, where there is one.
+    pub measured: Option<(String, f64)>,
 }
 
 /// 600 objects under one policy.
@@ -106,6 +140,8 @@ pub struct Schedule {
     pub workers: usize,
     /// When they finished.
     pub finish: archive::report::Finish,
+    /// When each of them finished, in seconds; none of one that had no work.
+    pub workers_seconds: Vec<Option<f64>>,
     /// The study's utilization and gap, in seconds, for comparison.
     pub published: (f64, f64),
 }
@@ -127,7 +163,8 @@ pub fn run(args: &Args) -> Result<(), String> {
 }
 
 fn measure(args: &Args) -> Result<Report, String> {
-    let ground = jobs::Ground::make(&args.dir)?;
+    let mut ground = jobs::Ground::make(&args.dir)?;
+    ground.instruments.clone_from(&args.instruments);
     let codes = crate::Args {
         section: vec![Section::Wide],
         rounds: args.rounds,
@@ -145,6 +182,8 @@ fn measure(args: &Args) -> Result<Report, String> {
         rounds: args.rounds,
         processor: volume::machine::processor().unwrap_or_else(|| "unknown".into()),
         cores: crate::threads::cores(),
+        transport: if args.mpi { "MPI" } else { "threads" },
+        size_mix: args.size_mix,
         parts: jobs::parts(&ground, args)?,
         schedules: jobs::schedules(&ground, args)?,
         trees: tree::trees(&ground, args)?,

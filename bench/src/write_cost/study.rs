@@ -29,7 +29,7 @@ pub const STEPS: [usize; 3] = [0, 2, 3];
 /// are XOR codes; its RS works with tables. Of several threads it names the least and the most.
 pub fn published_loss(stream: &Stream) -> Option<f64> {
     let name = stream.code.split(':').next().unwrap_or_default();
-    let plain = stream.kernel.as_deref() == Some("naive");
+    let plain = matches!(stream.kernel.as_deref(), Some("plain" | "naive"));
     let (one, several) = match name {
         "rs" if plain => (Some(29.0), Some(26.0)),
         "rs" => (Some(4.0), Some(4.0)),

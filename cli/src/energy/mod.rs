@@ -3,6 +3,7 @@
 
 mod calibrate;
 mod cost;
+pub mod experiment;
 
 use crate::failure::{Failure, Outcome};
 use crate::{interrupt, show};
@@ -11,6 +12,7 @@ use archive::report::words::plain;
 use clap::{Args, Subcommand};
 use plan::energy::Profile;
 use serde_json::json;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -92,6 +94,21 @@ impl Sources {
             model,
             ..Choice::default()
         })
+    }
+
+    /// The options by which another command of this program gets the same.
+    pub fn words(&self) -> Vec<OsString> {
+        let files = [
+            ("--meter", &self.meter),
+            ("--readings", &self.readings),
+            ("--perf", &self.perf),
+            ("--gpu-power", &self.gpu_power),
+            ("--profile", &self.profile),
+        ];
+        let files = files.into_iter().filter_map(|(option, file)| Some([option.into(), file.clone()?.into()]));
+        let powers = [("--idle-watts", self.idle_watts), ("--core-watts", self.core_watts)];
+        let powers = powers.into_iter().filter_map(|(option, watts)| Some([option.into(), watts?.to_string().into()]));
+        files.chain(powers).flatten().collect()
     }
 
     /// Starts to account for a job, if the user asks for that or names an instrument.

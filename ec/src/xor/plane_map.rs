@@ -142,7 +142,7 @@ fn compile(kernel: &dyn Kernel, program: &Program, packet: usize, style: gf::jit
     use gf::Isa;
     use gf::jit::{Compiled, Lane};
     match kernel.isa() {
-        Isa::Naive | Isa::Ssse3 => None,
+        Isa::Naive | Isa::Plain | Isa::Ssse3 => None,
         Isa::Avx512 | Isa::GfniAvx512 => Compiled::new(program, packet, Lane::Avx512, style)
             .or_else(|| Compiled::new(program, packet, Lane::Avx2, style)),
         _ => Compiled::new(program, packet, Lane::Avx2, style),

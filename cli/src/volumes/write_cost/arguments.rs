@@ -17,7 +17,7 @@ pub const QUICK_SIZES: ([u64; 6], u64) = ([4 << 10, 8 << 10, 32 << 10, 64 << 10,
 pub const QUICK_STREAM_BYTES: u64 = 8 << 20;
 /// The study's codes: none, the SIMD Cauchy code, Cauchy with XOR, liberation, and Reed-Solomon by
 /// tables.
-const STREAM_CODES: [&str; 6] = ["none:4+2", "rs:4+2", "crs:4+2", "cauchy-good:4+2", "liberation:4+2", "rs:4+2@naive"];
+const STREAM_CODES: [&str; 6] = ["none:4+2", "rs:4+2", "crs:4+2", "cauchy-good:4+2", "liberation:4+2", "rs:4+2@plain"];
 
 /// Where the time of a synced write goes: the five steps of the write-cost model
 #[derive(Args)]
@@ -151,7 +151,7 @@ impl Arguments {
         all
     }
 
-    /// A cluster with a code, perhaps on a kernel: `rs:4+2@naive`.
+    /// A cluster with a code, perhaps on a kernel: `rs:4+2@plain`.
     pub fn setup<'a>(&self, code: &'a str, coding: Coding) -> Setup<'a> {
         let (code, kernel) = code.split_once('@').map_or((code, None), |(code, kernel)| (code, Some(kernel)));
         let &Self { stores, stripe_bytes, channels, master, .. } = self;

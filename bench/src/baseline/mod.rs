@@ -1,10 +1,12 @@
-//! Gluster's published algorithm on this processor, as wide as SSE2: what it has over the published
-//! figures is the processor; what this engine has over it is the engine.
+//! Gluster's published algorithm on this processor, as wide as SSE2, and without SIMD: what it has
+//! over the published figures is the processor; what this engine has over it is the engine.
 //!
 //! Horner's rule on bit-sliced chunks: fragment r is (..(d0 r + d1) r + ..) + d(k-1), and each
 //! multiplication by r is a list of XORs of 64-byte planes with common pairs taken out. Compiled
 //! for the base instruction set, which on x86-64 has 128-bit registers. It is never used for
 //! anything but this comparison.
+
+mod words;
 
 use crate::arena::{Arena, Stripe};
 use crate::subject::{Job, Subject};
@@ -18,8 +20,11 @@ const CHUNK_BYTES: usize = 8 * PLANE_BYTES;
 /// Most values in a multiplication: eight planes and what is common to several rows.
 const VALUES: usize = 32;
 
-/// The subject.
-pub struct Baseline;
+/// The subject: with 128-bit registers, or without SIMD.
+pub enum Baseline {
+    Vector,
+    Words,
+}
 
 /// Multiplication by a constant: sums of earlier values, then which value each product plane is.
 struct Multiplication {
@@ -89,7 +94,10 @@ fn encode(multiplications: &[Multiplication], inputs: &[&[u8]], outputs: &mut [&
 
 impl Subject for Baseline {
     fn name(&self) -> &str {
-        "gluster-2016"
+        match self {
+            Self::Vector => "gluster-2016",
+            Self::Words => "gluster-2016-plain",
+        }
     }
 
     fn version(&self) -> &str {
@@ -97,7 +105,10 @@ impl Subject for Baseline {
     }
 
     fn kernel(&self) -> &str {
-        "128-bit"
+        match self {
+            Self::Vector => "128-bit",
+            Self::Words => "64-bit",
+        }
     }
 
     fn supports(&self, code: &str) -> bool {
@@ -106,15 +117,19 @@ impl Subject for Baseline {
 
     fn time_encode(&mut self, job: &Job) -> Result<f64, String> {
         let (k, fragments) = (job.k, job.k + job.m);
-        if !job.block_bytes.is_multiple_of(CHUNK_BYTES) || fragments > 255 {
-            return Err(format!("blocks are multiples of {CHUNK_BYTES} bytes, at most 255"));
+        let most = if let Self::Words = self { words::MAX_FRAGMENTS } else { 255 };
+        if !job.block_bytes.is_multiple_of(CHUNK_BYTES) || fragments > most {
+            return Err(format!("blocks are multiples of {CHUNK_BYTES} bytes, at most {most}"));
         }
         let multiplications: Vec<Multiplication> = (1..=fragments).map(|r| Multiplication::by(r as u8)).collect();
         let mut arena = Arena::of_blocks((k + fragments) * job.stripes, job.block_bytes);
         let (reads, makes) = (Vec::from_iter(0..k), Vec::from_iter(k..k + fragments));
         let stripes = arena.stripes(k + fragments, job.block_bytes).into_iter();
         let mut stripes: Vec<Stripe> = stripes.map(|blocks| Stripe::new(blocks, &reads, &makes)).collect();
-        let mut run = |stripe: &mut Stripe| encode(&multiplications, &stripe.inputs, &mut stripe.outputs);
+        let mut run = |stripe: &mut Stripe| match self {
+            Self::Vector => encode(&multiplications, &stripe.inputs, &mut stripe.outputs),
+            Self::Words => words::encode(&stripe.inputs, &mut stripe.outputs),
+        };
         stripes.iter_mut().take(1).for_each(&mut run);
         let start = Instant::now();
         (0..job.iterations).for_each(|_| stripes.iter_mut().for_each(&mut run));
@@ -138,10 +153,12 @@ mod tests {
         let inputs: Vec<&[u8]> = stripe.iter().map(|b| &**b).collect();
         let code = crate::own::build(gf::select::listed()[0], "gluster", k, m, 0).unwrap();
         let multiplications: Vec<Multiplication> = (1..=8).map(Multiplication::by).collect();
-        let mut made = vec![vec![vec![0u8; length]; k + m]; 2];
-        let [own, baseline] = &mut made[..] else { unreachable!() };
+        let mut made = vec![vec![vec![0u8; length]; k + m]; 3];
+        let [own, baseline, plain] = &mut made[..] else { unreachable!() };
         code.encode(&inputs, &mut own.iter_mut().map(|b| &mut b[..]).collect::<Vec<_>>());
         encode(&multiplications, &inputs, &mut baseline.iter_mut().map(|b| &mut b[..]).collect::<Vec<_>>());
+        words::encode(&inputs, &mut plain.iter_mut().map(|b| &mut b[..]).collect::<Vec<_>>());
         assert_eq!(own, baseline);
+        assert_eq!(own, plain);
     }
 }
