@@ -49,6 +49,7 @@ impl Lab {
             coding: Default::default(),
             domains: Vec::new(),
             placement: Default::default(),
+            allow_sharing: false,
             targets,
             places: Arc::new(Directories),
         };

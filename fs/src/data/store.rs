@@ -293,7 +293,8 @@ impl Store {
             0 => reported_spaces.iter().map(|reported| TargetSpace::of(Some(reported))).collect(),
             _ => topology.active().map(|id| TargetSpace::of(known(id))).collect(),
         };
-        space::user_space(&targets, shape.k as u64, shape.blocks() as u64)
+        let most = topology.most_on_one(shape.blocks());
+        space::user_space(&targets, shape.k as u64, shape.blocks() as u64, most as u64)
     }
 
     /// The targets that new chunks can go to. A target that was full lately is among them only if
@@ -351,8 +352,8 @@ impl Store {
         targets.iter().zip(scores).map(|(target, parts)| (target.id, parts.score)).collect()
     }
 
-    /// The number of targets that a chunk set begun now would have blocks on, and the number that
-    /// it should have.
+    /// The number of blocks of a chunk set begun now that would have a target, and the number that
+    /// should.
     pub fn new_blocks(&self) -> (usize, usize) {
         let is_good = |candidate: &TargetCandidate| {
             self.targets.error(candidate.id).is_none() && !self.targets.was_full(candidate.id)
@@ -361,7 +362,11 @@ impl Store {
         candidates.retain(is_good);
         let (topology, shape) = (self.topology(), self.options.code.shape());
         let rules = topology.rules(shape, self.new_chunk_bytes());
-        let places = plan::placement::place(&*topology.policy(), &candidates, &rules, SetId(0));
+        let mut places = plan::placement::place(&*topology.policy(), &candidates, &rules, SetId(0));
+        let most = topology.most_on_one(rules.width);
+        if most > 1 {
+            plan::placement::share(&mut places, &candidates, &rules, SetId(0), most);
+        }
         (places.iter().flatten().count(), shape.blocks())
     }
 

@@ -10,6 +10,7 @@
 //! - [`Placer`] is [`Adaptive`] for clusters of any size: it keeps what it knows between sets.
 //! - [`Observer`] makes the loads that they look at from what servers report.
 //! - [`explain()`] says why a set goes where it goes.
+//! - [`share()`] puts several chunks of a set on one target, in volumes that may have too few targets.
 //! - [`rebalance`](mod@rebalance) says which chunks move when targets come, go or fill up.
 
 mod adaptive;
@@ -26,6 +27,7 @@ mod policy;
 mod prime;
 pub mod rebalance;
 pub mod score;
+mod share;
 mod spread;
 pub mod temperature;
 
@@ -41,6 +43,7 @@ pub(crate) use policies::mix;
 pub use policies::{Random, RoundRobin};
 pub use policy::{Policy, View};
 pub use prime::{Prime, algorithm_1};
+pub use share::{blocks_needed, is_shared, most_on_one, share, share_lost, survived_when_shared, targets_survived};
 pub use spread::{open_sets, place_beside};
 
 #[cfg(test)]
