@@ -50,6 +50,7 @@ impl Lab {
             domains: Vec::new(),
             placement: Default::default(),
             allow_sharing: false,
+            stripe_bytes: None,
             targets,
             places: Arc::new(Directories),
         };

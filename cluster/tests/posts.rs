@@ -63,6 +63,7 @@ fn an_opening_that_panics_ends_the_start_with_an_error() {
         domains: Vec::new(),
         placement: fs::Placement::default(),
         allow_sharing: false,
+        stripe_bytes: None,
         places: Arc::new(fs::Directories),
     }
     .run(&volume)

@@ -46,6 +46,7 @@ impl Place {
             domains: Vec::new(),
             placement: plan::placement::Placement::default(),
             allow_sharing: false,
+            stripe_bytes: None,
             places: std::sync::Arc::new(fs::Directories),
         };
         create.run(&self.volume()).unwrap();

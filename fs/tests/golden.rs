@@ -23,6 +23,7 @@ fn make_the_golden_volume() {
         domains: Vec::new(),
         placement: plan::placement::Placement::default(),
         allow_sharing: false,
+        stripe_bytes: None,
         places: std::sync::Arc::new(fs::Directories),
     };
     let volume = place.join("volume");

@@ -63,6 +63,7 @@ impl Place {
             domains: Vec::new(),
             placement: Placement::default(),
             allow_sharing: false,
+            stripe_bytes: None,
             places: Arc::new(fs::Directories),
         };
         create.run(&place.0.join("volume")).unwrap();

@@ -37,6 +37,7 @@ impl Place {
             domains: Vec::new(),
             placement: Placement::default(),
             allow_sharing: false,
+            stripe_bytes: None,
             places: Arc::new(fs::Directories),
         };
         create.run(&place.0.join("volume")).unwrap();

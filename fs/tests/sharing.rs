@@ -38,6 +38,7 @@ impl Place {
             domains: Vec::new(),
             placement: Placement::default(),
             allow_sharing,
+            stripe_bytes: None,
             places: Arc::new(fs::Directories),
         };
         create.run(&self.0.join("volume"))

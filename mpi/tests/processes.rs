@@ -31,6 +31,7 @@ impl Place {
             domains: Vec::new(),
             placement: plan::placement::Placement::default(),
             allow_sharing: false,
+            stripe_bytes: None,
             targets: (0..6).map(|number| self.0.join(format!("t{number}"))).collect(),
             places: Arc::new(Directories),
         };

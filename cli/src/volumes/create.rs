@@ -32,6 +32,9 @@ use volume::Shown;
   weft volume create /srv/films --code rs:2+1 \\
       /shelf1/a /shelf1/b /shelf2/c \\
       --domain /shelf1/a=shelf1 --domain /shelf1/b=shelf1
+  # The stripes of the ExSTorus study: 6 KB; and chunks of 32 MB.
+  weft volume create /srv/films --stripe-bytes 6k --chunk-bytes 32M \
+      /disk[1-6]
   # Four disks for six blocks: two have two. One disk may be lost, not two.
   weft volume create /srv/films --code rs:4+2 --allow-sharing /disk[1-4]
 
@@ -58,6 +61,13 @@ pub struct CreateArguments {
     /// The greatest length of a chunk
     #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = sizes::length::<u32>)]
     chunk_bytes: u32,
+    /// User data of a stripe at most; a mount can say otherwise [default: about 4 MiB, the most]
+    #[arg(long, value_name = "SIZE", value_parser = sizes::length::<usize>, conflicts_with = "block_bytes")]
+    stripe_bytes: Option<usize>,
+    /// The same by the length of a stripe's blocks, in whole pages of 4 KiB [default: 1 MiB, or
+    /// less with more than four data blocks]
+    #[arg(long, value_name = "SIZE", value_parser = sizes::length::<usize>)]
+    block_bytes: Option<usize>,
     /// Targets that must have a stripe before it is acknowledged: k to k+m [default: k+1]
     #[arg(long, value_name = "N")]
     durability: Option<usize>,
@@ -105,6 +115,8 @@ pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
     if arguments.coding == Coding::Server {
         coded_by_servers(&targets)?;
     }
+    let of_blocks = |block| fs::stripe_of_blocks(code.shape().k, block);
+    let stripe_bytes = arguments.stripe_bytes.map(Ok).or_else(|| arguments.block_bytes.map(of_blocks)).transpose()?;
     fs::Create {
         name: name.clone(),
         code: code.spec().to_string(),
@@ -123,6 +135,7 @@ pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
             ..Placement::default()
         },
         allow_sharing: arguments.allow_sharing,
+        stripe_bytes,
         places: places(),
     }
     .run(&arguments.volume)?;

@@ -6,6 +6,7 @@
 mod address;
 pub mod archive;
 mod bench_lab;
+pub mod channels_bench;
 pub mod create;
 pub mod demo;
 pub mod files;
@@ -21,6 +22,7 @@ pub mod mount;
 mod mount_directory;
 mod mounts;
 mod open;
+pub mod overlap_bench;
 mod paths;
 pub mod placement;
 pub mod placement_bench;

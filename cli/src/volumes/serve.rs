@@ -261,6 +261,7 @@ fn dev(arguments: &DevArguments, as_json: bool) -> Outcome {
             domains: Vec::new(),
             placement: fs::Placement::default(),
             allow_sharing: false,
+            stripe_bytes: None,
             places: places(),
         };
         create.run(&volume)?;

@@ -113,6 +113,7 @@ impl Lab {
             domains: Vec::new(),
             placement: fs::Placement::default(),
             allow_sharing: false,
+            stripe_bytes: None,
             places: Arc::new(Directories),
         }
         .run(&directory)

@@ -39,6 +39,7 @@ mod tests {
             domains: Vec::new(),
             placement: fs::Placement::default(),
             allow_sharing: false,
+            stripe_bytes: None,
             places: Arc::new(fs::Directories),
         };
         create.run(&place.join("volume")).unwrap();

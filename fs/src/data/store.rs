@@ -11,7 +11,6 @@ use crate::ranks::{
 };
 use crate::volume::history::History;
 use crate::volume::label::Label;
-use crate::volume::stripe_size::MANIFEST_BYTES;
 use crate::{Error, Result};
 use ::volume::ranked::{Ranked, RankedRw};
 use ec::Code;
@@ -78,6 +77,8 @@ pub(crate) struct Options {
     pub coding: Coding,
     /// User data and manifest of the longest stripe that this process writes, in bytes.
     pub full_stripe: usize,
+    /// User data of the longest stripe of one file that this process writes, in bytes.
+    pub stripe_bytes: usize,
 }
 
 /// Where a stripe is.
@@ -223,7 +224,7 @@ impl Store {
     /// The bytes of user data in a full stripe of one file; the rest of the stripe is for the
     /// manifest.
     pub fn stripe_bytes(&self) -> usize {
-        self.full_stripe() - MANIFEST_BYTES
+        self.options.stripe_bytes
     }
 
     /// The code with this spec.

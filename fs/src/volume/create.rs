@@ -3,7 +3,7 @@
 use crate::volume::label::{Label, Member, POINTER};
 use crate::volume::opened::OpenOptions;
 use crate::volume::places::Places;
-use crate::volume::stripe_size::block_bytes;
+use crate::volume::stripe_size::{block_bytes, of_process};
 use crate::{Error, Result, now};
 use meta::journal::{JournalLimits, Journaled};
 use meta::kv::MemoryIndex;
@@ -43,6 +43,8 @@ pub struct Create {
     /// With fewer targets than the code has blocks, several blocks of a stripe go to one target: its
     /// loss is the loss of all of them.
     pub allow_sharing: bool,
+    /// User data of the longest stripe, in bytes; None for the usual length, which is the most.
+    pub stripe_bytes: Option<usize>,
     /// Finds the targets at these places.
     pub places: Arc<dyn Places>,
 }
@@ -102,6 +104,7 @@ impl Create {
         if self.chunk_bytes < least || self.chunk_bytes > 1 << 30 {
             return Err(Error::Invalid(format!("a chunk can have {least} bytes to 1 GiB")));
         }
+        of_process(shape.k, self.stripe_bytes)?;
         if self.name.len() > MAX_NAME_BYTES {
             return Err(Error::Invalid(format!("a volume's name has at most {MAX_NAME_BYTES} bytes")));
         }
@@ -111,8 +114,9 @@ impl Create {
         let targets: Vec<PathBuf> = self.targets.iter().map(|path| self.places.full(path)).collect::<Result<_>>()?;
         let (members, spec) = (self.members(&targets)?, code.spec().to_string());
         let label = Label::new(random_id(), &self.name, &spec, self.chunk_bytes, wanted, members);
-        let (coding, placement) = (self.coding, self.placement);
-        let label = Label { coding, placement, allow_sharing: self.allow_sharing, ..label };
+        let (coding, placement, allow_sharing) = (self.coding, self.placement, self.allow_sharing);
+        let stripe_bytes = self.stripe_bytes.map(|bytes| bytes as u32);
+        let label = Label { coding, placement, allow_sharing, stripe_bytes, ..label };
         // Check that the directory can be written before anything is changed elsewhere.
         make_private(directory)
             .map_err(|why| Error::Invalid(format!("cannot make {}: {why}", volume::Shown(directory))))?;

@@ -51,6 +51,9 @@ pub struct Label {
     /// Where there are fewer targets than a set has chunks, several of them may be on one target.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_sharing: bool,
+    /// User data of the longest stripe, in bytes; None for the usual length.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stripe_bytes: Option<u32>,
     /// Grows with every change.
     pub generation: u64,
     /// The target that holds this label; None in the pointer.
@@ -135,6 +138,7 @@ impl Label {
             coding: Coding::default(),
             placement: Placement::default(),
             allow_sharing: false,
+            stripe_bytes: None,
             generation: 1,
             target: None,
             targets,

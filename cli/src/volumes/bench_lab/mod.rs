@@ -12,7 +12,7 @@ mod tool;
 
 pub use groups::{Groups, Limited};
 pub use left::{PLACEMENT, Run, WRITE_COST};
-pub use network::Lab;
+pub use network::{Lab, STORES};
 pub use stage::{Front, Setup, Stage, inside};
 
 use crate::show;

@@ -65,7 +65,7 @@ pub fn measure(run: &mut Run, result: &mut Measurement, lab: Option<&Lab>, net: 
 
 /// Writes with so many threads, each so many bytes to a new file, and syncs them. Returns how long
 /// that took, in seconds. The files are removed.
-fn write(stage: &Stage<'_>, threads: u32, bytes: u64) -> Result<f64, Failure> {
+pub fn write(stage: &Stage<'_>, threads: u32, bytes: u64) -> Result<f64, Failure> {
     let mut record = vec![0; RECORD_BYTES as usize];
     fastrand::Rng::with_seed(bytes).fill(&mut record);
     let paths: Vec<PathBuf> = (0..threads).map(|number| stage.mountpoint().join(format!("stream-{number}"))).collect();
