@@ -175,6 +175,17 @@ pub const ALL: &[Experiment] = &[
     },
     Experiment {
         paper: Paper::Ecfs,
+        figures: &["directories"],
+        shows: "large directories: names in an ordered map, beside an extendible hash as in the paper",
+        command: &["bench", "directories"],
+        full: &["--entries", "10k,1M,10M"],
+        quick: QUICK,
+        files: JSON_AND_CSV,
+        has_dir: true,
+        differs: "the paper has no figure; the extendible hash is a prototype, in memory",
+    },
+    Experiment {
+        paper: Paper::Ecfs,
         figures: &["6"],
         shows: "encoding by the size of regions, 64 KiB to 64 MiB, five shapes",
         command: &["bench", "codes", "--section", "regions"],

@@ -9,6 +9,7 @@ mod bench_lab;
 pub mod channels_bench;
 pub mod create;
 pub mod demo;
+pub mod directories_bench;
 pub mod files;
 pub mod fsck;
 pub mod group;

@@ -123,9 +123,9 @@ impl Arguments {
         // Blocks of all nodes, as they are coded and as they are sent.
         let most = self.nodes.iter().max().copied().unwrap_or(0) as u64;
         let need = most * (self.in_flight as u64 + 1) * 2 * (blocks * self.block_bytes) as u64;
-        match volume::machine::memory() {
+        match memory() {
             Some(there) if need > there / 2 => wrong(format!(
-                "{most} nodes with such blocks take up to {}, more than half of this machine's memory: fewer \
+                "{most} nodes with such blocks take up to {}, more than half of the memory that is free: fewer \
                  --nodes, a smaller --block-bytes or --in-flight",
                 crate::show::bytes(need)
             )),
@@ -179,6 +179,13 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
         }
     }
     show::report(arguments, &all, coding, force, as_json)
+}
+
+/// The memory of this machine that programs can have, in bytes.
+fn memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
 }
 
 /// Everything of a round: its directory is removed when it goes.
