@@ -3,7 +3,8 @@
 //!
 //! The rules: distinct targets, only such as take data and have space, and no failure domain with
 //! more than m chunks of a set, so that the loss of any one domain loses nothing. Where there are
-//! too few domains for that, the fullest has as few as can be.
+//! too few domains for that, the fullest has as few as can be. Targets are distinct but where a
+//! volume that may share them has too few.
 //!
 //! - [`Random`], [`RoundRobin`], [`Crush`] look at no load; [`Adaptive`] and [`Prime`] do: they
 //!   compare [`score`]s, into which the [`temperature`] goes.

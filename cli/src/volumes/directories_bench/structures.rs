@@ -3,6 +3,7 @@
 //! A prototype to measure with; no part of Weft uses it.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::hash::{DefaultHasher, Hasher};
 use std::ops::Bound;
 
@@ -40,7 +41,13 @@ pub struct Ordered(BTreeMap<(u64, Box<[u8]>), Dinode>);
 
 impl Names for Ordered {
     fn create(&mut self, name: &[u8], dinode: &Dinode) -> bool {
-        self.0.insert((hash(name), name.into()), *dinode).is_none()
+        match self.0.entry((hash(name), name.into())) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(place) => {
+                place.insert(*dinode);
+                true
+            }
+        }
     }
 
     fn look_up(&self, name: &[u8]) -> Option<Dinode> {
@@ -73,7 +80,7 @@ struct Bucket {
 }
 
 /// An entry in a page.
-struct Entry<'a> {
+struct Stored<'a> {
     hash: u64,
     name: &'a [u8],
     dinode: &'a [u8],
@@ -81,7 +88,7 @@ struct Entry<'a> {
 }
 
 impl Bucket {
-    fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+    fn entries(&self) -> impl Iterator<Item = Stored<'_>> {
         let mut rest = &self.page[..];
         std::iter::from_fn(move || {
             let (head, _) = rest.split_first_chunk::<8>()?;
@@ -89,7 +96,7 @@ impl Bucket {
             let (whole, after) = rest.split_at(length);
             rest = after;
             let (name, dinode) = whole[9..].split_at(length - FIXED_BYTES);
-            Some(Entry { hash: u64::from_le_bytes(*head), name, dinode, whole })
+            Some(Stored { hash: u64::from_le_bytes(*head), name, dinode, whole })
         })
     }
 }
@@ -177,12 +184,14 @@ impl Names for Extendible {
         while place < self.directory.len() {
             let bucket = &self.buckets[self.directory[place] as usize];
             // A page has no order: a cookie that survives a split takes one.
-            let mut entries: Vec<Entry<'_>> =
+            let mut entries: Vec<Stored<'_>> =
                 bucket.entries().filter(|entry| last.is_none_or(|last| entry.hash > last)).collect();
             entries.sort_unstable_by_key(|entry| entry.hash);
             entries.iter().for_each(|entry| each(entry.name, entry.dinode));
             (count, last) = (count + entries.len(), entries.last().map(|entry| entry.hash).or(last));
-            place += 1 << (self.depth - bucket.depth);
+            // A cookie leads to the last of the places that its bucket has.
+            let places = 1 << (self.depth - bucket.depth);
+            place = (place & !(places - 1)) + places;
             if count >= limit {
                 // The next page begins behind this one.
                 let next = (place < self.directory.len()).then(|| (place as u64) << (64 - self.depth));

@@ -57,17 +57,18 @@ pub fn report(arguments: &Arguments, all: &[Reached], coding: f64, force: bool, 
         return show::json(&document);
     }
     show::text(format_args!(
-        "{}, blocks of {}, {network}; {}, {}",
+        "{}, blocks of {}, {} stripes in flight, {network}; {}, {}",
         arguments.code,
         show::bytes(arguments.block_bytes as u64),
+        arguments.in_flight,
         bench_lab::machine(),
         show::count(all.first().map_or(0, |it| it.rates.len()), "round")
     ))?;
     show::text("nodes  way              MB/s   spread   beside conventional   published (32 nodes)")?;
     for it in all {
-        let gain = gain(it).map_or_else(String::new, |gain| format!("{gain:+.1} %"));
+        let gain = gain(it).map_or_else(|| "-".into(), |gain| format!("{gain:+.1} %"));
         let published = match it.way {
-            Way::Conventional => String::new(),
+            Way::Conventional => "-".into(),
             Way::Partition => format!("{:+.1} %", 100.0 * PUBLISHED_GAIN),
             Way::InFlight => "not in the paper".into(),
         };
