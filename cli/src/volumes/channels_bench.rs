@@ -3,8 +3,7 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::model::speed::{self, Speed};
-use crate::volumes::bench_lab::{self, Front, Lab, Setup, Stage, WRITE_COST};
-use crate::volumes::write_cost::write_streams;
+use crate::volumes::bench_lab::{self, Front, Lab, Setup, Stage, WRITE_COST, write_streams};
 use crate::{interrupt, output, show, unprotected};
 use clap::Args;
 use plan::coding::Coding;

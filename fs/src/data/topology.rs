@@ -44,8 +44,8 @@ impl Topology {
         self.active.iter()
     }
 
-    /// The most chunks of a set of `width` chunks that a target may have: 1, but where there are too
-    /// few targets and the volume was made for that. One that is away counts: its part of a set
+    /// The most chunks of a set of `width` chunks that a target may have: 1, but where there are
+    /// too few targets and the volume was made for that. One that is away counts: its part of a set
     /// waits for it.
     pub fn most_on_one(&self, width: usize) -> usize {
         if self.allow_sharing { most_on_one(width, self.active.len()) } else { 1 }

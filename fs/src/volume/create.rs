@@ -40,8 +40,8 @@ pub struct Create {
     pub domains: Vec<(PathBuf, Domain)>,
     /// How chunk sets are placed.
     pub placement: Placement,
-    /// With fewer targets than the code has blocks, several blocks of a stripe go to one target: its
-    /// loss is the loss of all of them.
+    /// With fewer targets than the code has blocks, several blocks of a stripe go to one target,
+    /// and are lost together.
     pub allow_sharing: bool,
     /// User data of the longest stripe, in bytes; None for the usual length, which is the most.
     pub stripe_bytes: Option<usize>,

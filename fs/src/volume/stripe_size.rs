@@ -24,7 +24,7 @@ pub fn full_stripe_bytes(k: usize) -> usize {
 /// When no stripe has such blocks.
 pub fn stripe_of_blocks(k: usize, block: usize) -> Result<usize> {
     let most = block_bytes(k);
-    if !(LEAST_BYTES..=most).contains(&block) || block % LEAST_BYTES != 0 {
+    if !(LEAST_BYTES..=most).contains(&block) || !block.is_multiple_of(LEAST_BYTES) {
         return Err(Error::Invalid(format!(
             "a block of {k} has whole pages, {LEAST_BYTES} to {most} bytes: a process has whole stripes in memory. For \
              more of a file on one target, before the next set of targets, make chunks longer"

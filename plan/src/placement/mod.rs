@@ -11,7 +11,7 @@
 //! - [`Placer`] is [`Adaptive`] for clusters of any size: it keeps what it knows between sets.
 //! - [`Observer`] makes the loads that they look at from what servers report.
 //! - [`explain()`] says why a set goes where it goes.
-//! - [`share()`] puts several chunks of a set on one target, in volumes that may have too few targets.
+//! - [`share()`] puts several chunks of a set on one target, in volumes that may have too few.
 //! - [`rebalance`](mod@rebalance) says which chunks move when targets come, go or fill up.
 
 mod adaptive;

@@ -73,8 +73,8 @@ pub fn share(places: &mut [Option<TargetId>], candidates: &[TargetCandidate], ru
     fill(places, &open, &mut new, candidates, rules, set, most, domain);
 }
 
-/// The same in a repair: for the lost positions to which [`destinations`](crate::repair::destinations)
-/// gave no target. `chosen` is in the order of `lost`.
+/// The same in a repair: for the lost positions to which
+/// [`destinations`](crate::repair::destinations) gave no target. `chosen` is in the order of `lost`.
 pub fn share_lost(
     degraded: &Degraded,
     chosen: &mut [Option<TargetId>],

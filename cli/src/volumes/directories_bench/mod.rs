@@ -1,4 +1,4 @@
-//! `weft bench directories`: one directory with very many names. ECFS hashes directories extendibly;
+//! `weft bench directories`: one directory of very many names. ECFS hashes directories extendibly,
 //! Weft has names in the order of their hashes in one ordered map. Design note 013 says why.
 
 mod structures;
@@ -142,7 +142,7 @@ fn volume(place: &Path, entries: u64, control: &volume::Control) -> Result<Rates
     let file = new(FileKind::File);
     let begun = Instant::now();
     for number in 0..entries {
-        if number % 4096 == 0 {
+        if number.is_multiple_of(4096) {
             control.go_on().map_err(Failure::Work)?;
         }
         fs.make(directory, &name(number), &file)?;

@@ -1,5 +1,5 @@
 //! The two structures for names alone, in memory: an ordered map in the order of hashes, as Weft's
-//! metadata has them, and an extendible hash, as ECFS has (Fagin et al., "Extendible hashing", 1979).
+//! metadata has them, and an extendible hash, as ECFS has (Fagin and others, 1979).
 //! A prototype to measure with; no part of Weft uses it.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! `weft bench overlap`: sending a stripe while its parity is made (ECFS, section III and figure
-//! 7), beside encoding it whole and then sending it, and beside Weft's way: stripes that are encoded
+//! `weft bench overlap`: sending a stripe while its parity is made (ECFS, section III, figure 7),
+//! beside encoding it whole and then sending it, and beside Weft's way: stripes that are encoded
 //! whole while earlier ones are sent.
 //!
 //! Each node is a storage server and a client, as in the paper: two processes.
@@ -40,8 +40,8 @@ const QUICK_SECONDS: f64 = 0.4;
 Every node is a process that writes and a storage server. conventional: a stripe is encoded whole, then sent, then the \
 next one begins. partition: regions of data leave as they fill, each is folded into the parities while it is in the \
 cache, and parity leaves last; one stripe at a time, as in the paper. in-flight: Weft's way, a stripe is encoded whole, \
-and the next ones while it is sent. All send the same bytes. Nodes beyond those of this machine are modelled, from the \
-speed of coding that is measured here and the paper's speed of a node.")]
+and the next ones while it is sent. All send the same bytes. Nodes beyond those of this machine are modelled, from \
+the speed of coding that is measured here and the paper's speed of a node.")]
 pub struct Arguments {
     /// Numbers of nodes, each with a storage server and a writer
     #[arg(
@@ -114,7 +114,7 @@ impl Arguments {
         if let Some(nodes) = self.nodes.iter().find(|nodes| **nodes < blocks) {
             return wrong(format!("--nodes {nodes}: {} takes {blocks}, one for each block of a stripe", self.code));
         }
-        if self.block_bytes < 4096 || self.block_bytes % 4096 != 0 || self.block_bytes > 64 << 20 {
+        if self.block_bytes < 4096 || !self.block_bytes.is_multiple_of(4096) || self.block_bytes > 64 << 20 {
             return wrong("--block-bytes is in whole pages, 4 KiB to 64 MiB".into());
         }
         if !(0.1..=3600.0).contains(&self.seconds) {

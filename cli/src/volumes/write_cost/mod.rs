@@ -12,7 +12,6 @@ mod streams;
 mod table;
 
 pub use arguments::Arguments;
-pub(super) use streams::write as write_streams;
 
 use crate::failure::{Failure, Outcome};
 use crate::volumes::bench_lab::{self, Lab, Setup, Stage, WRITE_COST};
