@@ -74,7 +74,8 @@ pub fn share(places: &mut [Option<TargetId>], candidates: &[TargetCandidate], ru
 }
 
 /// The same in a repair: for the lost positions to which
-/// [`destinations`](crate::repair::destinations) gave no target. `chosen` is in the order of `lost`.
+/// [`destinations`](crate::repair::destinations) gave no target. `chosen` is in the order of
+/// `lost`.
 pub fn share_lost(
     degraded: &Degraded,
     chosen: &mut [Option<TargetId>],

@@ -131,7 +131,7 @@ impl Writer<'_> {
     }
 
     fn send(&self, stripe: u64, position: usize, from: usize, bytes: Vec<u8>, done: &Sender<io::Result<()>>) {
-        let set = (self.node as u64) << 32 | stripe % FILES;
+        let set = ((self.node as u64) << 32) | (stripe % FILES);
         let to = (self.node + stripe as usize + position) % self.nodes;
         lock(self.written).insert((to, position as u16, set));
         let file = TargetFile::Chunk { set: SetId(set), position: Position(position as u16) };

@@ -37,11 +37,12 @@ const QUICK_SECONDS: f64 = 0.4;
       --block-bytes 32M
   weft bench overlap --quick --json
 
-Every node is a process that writes and a storage server. conventional: a stripe is encoded whole, then sent, then the \
-next one begins. partition: regions of data leave as they fill, each is folded into the parities while it is in the \
-cache, and parity leaves last; one stripe at a time, as in the paper. in-flight: Weft's way, a stripe is encoded whole, \
-and the next ones while it is sent. All send the same bytes. Nodes beyond those of this machine are modelled, from \
-the speed of coding that is measured here and the paper's speed of a node.")]
+Every node is a process that writes and a storage server. conventional: a stripe is encoded whole, then sent, \
+then the next one begins. partition: regions of data leave as they fill, each is folded into the parities \
+while it is in the cache, and parity leaves last; one stripe at a time, as in the paper. in-flight: Weft's \
+way, a stripe is encoded whole, and the next ones while it is sent. All send the same bytes. Nodes beyond \
+those of this machine are modelled, from the speed of coding that is measured here and the paper's speed of a \
+node.")]
 pub struct Arguments {
     /// Numbers of nodes, each with a storage server and a writer
     #[arg(
