@@ -49,6 +49,8 @@ impl Lab {
             coding: Default::default(),
             domains: Vec::new(),
             placement: Default::default(),
+            allow_sharing: false,
+            stripe_bytes: None,
             targets,
             places: Arc::new(Directories),
         };

@@ -23,6 +23,9 @@ enum What {
     /// File systems: the same workloads in several directories
     Fs(bench::fs::Args),
     WriteCost(Box<crate::volumes::write_cost::Arguments>),
+    Channels(crate::volumes::channels_bench::Arguments),
+    Directories(crate::volumes::directories_bench::Arguments),
+    Overlap(Box<crate::volumes::overlap_bench::Arguments>),
     Placement(Box<crate::volumes::placement_bench::Arguments>),
     /// The archive: the studies' experiments, scaled to this machine
     Archive(Box<Archive>),
@@ -65,6 +68,9 @@ pub fn run(arguments: Arguments, as_json: bool) -> Outcome {
         What::Energy(arguments) => crate::energy::experiment::run(&arguments, force, as_json),
         What::Paper(arguments) => crate::paper::run(&arguments, force, as_json),
         What::WriteCost(arguments) => crate::volumes::write_cost::run(&arguments, force, as_json),
+        What::Channels(arguments) => crate::volumes::channels_bench::run(&arguments, force, as_json),
+        What::Directories(arguments) => crate::volumes::directories_bench::run(&arguments, force, as_json),
+        What::Overlap(arguments) => crate::volumes::overlap_bench::run(&arguments, force, as_json),
         What::Placement(arguments) => crate::volumes::placement_bench::run(&arguments, force, as_json),
         What::Fs(mut fs) => {
             check([&fs.json_file], force)?;

@@ -62,6 +62,8 @@ fn an_opening_that_panics_ends_the_start_with_an_error() {
         targets,
         domains: Vec::new(),
         placement: fs::Placement::default(),
+        allow_sharing: false,
+        stripe_bytes: None,
         places: Arc::new(fs::Directories),
     }
     .run(&volume)

@@ -79,7 +79,7 @@ pub use volume::label;
 pub use volume::opened::{METADATA_BYTES, OpenOptions, Warn, lock as lock_directory};
 pub use volume::places::{Directories, Places};
 pub use volume::standby::standby_index;
-pub use volume::stripe_size::full_stripe_bytes;
+pub use volume::stripe_size::{full_stripe_bytes, stripe_of_blocks};
 pub use volume::voters::Voters;
 pub use volume::warnings::Warnings;
 

@@ -14,7 +14,7 @@ use crate::volume::label::{Label, Role as TargetRole};
 use crate::volume::membership::{complete, write_pointer};
 use crate::volume::opened::{INDEX, Opened, STRIPES_PER_OPENING, lock};
 use crate::volume::places::{Directories, Places};
-use crate::volume::stripe_size::full_stripe_bytes;
+use crate::volume::stripe_size::{MANIFEST_BYTES, full_stripe_bytes, of_process};
 use crate::volume::warnings::{self, Warnings};
 use crate::{Error, FileSystem, OpenOptions, Result, background, now};
 use ::volume::ranked::Ranked;
@@ -227,7 +227,9 @@ impl FileSystem {
             chunk_bytes: label.chunk_bytes,
             durability: label.durability,
             coding: options.coding.unwrap_or(label.coding),
+            // What others wrote may be longer than what is written here.
             full_stripe: full_stripe_bytes(shape.k),
+            stripe_bytes: of_process(shape.k, label.stripe_bytes.map(|bytes| bytes as usize))? - MANIFEST_BYTES,
         };
         let sets = Arc::new(Placed(meta.clone()));
         let history = History::new(meta.setting(history::SETTING)?.unwrap_or_default());

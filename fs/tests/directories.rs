@@ -45,6 +45,8 @@ impl Place {
             targets: (0..targets).map(|number| self.target(number)).collect(),
             domains: Vec::new(),
             placement: plan::placement::Placement::default(),
+            allow_sharing: false,
+            stripe_bytes: None,
             places: std::sync::Arc::new(fs::Directories),
         };
         create.run(&self.volume()).unwrap();

@@ -22,6 +22,8 @@ fn make_the_golden_volume() {
         targets: (0..4).map(|number| place.join(format!("disk{number}"))).collect(),
         domains: Vec::new(),
         placement: plan::placement::Placement::default(),
+        allow_sharing: false,
+        stripe_bytes: None,
         places: std::sync::Arc::new(fs::Directories),
     };
     let volume = place.join("volume");

@@ -42,6 +42,8 @@ fn only_the_owner_can_access_a_volume_whatever_the_umask() {
         targets: targets.clone(),
         domains: Vec::new(),
         placement: plan::placement::Placement::default(),
+        allow_sharing: false,
+        stripe_bytes: None,
         places: Arc::new(fs::Directories),
     };
     create.run(&volume).unwrap();

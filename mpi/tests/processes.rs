@@ -30,6 +30,8 @@ impl Place {
             coding: fs::Coding::Client,
             domains: Vec::new(),
             placement: plan::placement::Placement::default(),
+            allow_sharing: false,
+            stripe_bytes: None,
             targets: (0..6).map(|number| self.0.join(format!("t{number}"))).collect(),
             places: Arc::new(Directories),
         };

@@ -40,6 +40,7 @@ pub struct Experiment {
 const WRITE_COST_FILES: &[(&str, &str)] = &[("--json-file", "json"), ("--html", "html"), ("--csv", "csv")];
 const STREAM_FILES: &[(&str, &str)] = &[("--json-file", "json"), ("--html", "html"), ("--stream-csv", "csv")];
 const CODES_FILES: &[(&str, &str)] = &[("--json-file", "json"), ("--html", "html")];
+const JSON_AND_CSV: &[(&str, &str)] = &[("--json-file", "json"), ("--csv", "csv")];
 const HTML: &[(&str, &str)] = &[("--html", "html")];
 const QUICK: &[&str] = &["--quick"];
 
@@ -129,6 +130,17 @@ pub const ALL: &[Experiment] = &[
         differs: "the constants come from weft model calibrate, of what figures 9 to 14 measured",
     },
     Experiment {
+        paper: Paper::Exstorus,
+        figures: &["channels"],
+        shows: "ten threads: throughput by the number of connections to each store; the study has ten",
+        command: &["bench", "channels"],
+        full: &["--net", "10G", "--stream-bytes", "50G"],
+        quick: QUICK,
+        files: JSON_AND_CSV,
+        has_dir: true,
+        differs: "no other number is published; all servers share this machine's processors",
+    },
+    Experiment {
         paper: Paper::Parec,
         figures: &["2", "3", "4", "5", "6", "7", "table 1"],
         shows: "a file in parts, and many objects under both schedules: time, energy, utilization",
@@ -149,6 +161,28 @@ pub const ALL: &[Experiment] = &[
         files: CODES_FILES,
         has_dir: false,
         differs: "a newer processor; column 2016 plain is table 1, --kernel plain has Weft without SIMD, too",
+    },
+    Experiment {
+        paper: Paper::Ecfs,
+        figures: &["2", "7"],
+        shows: "write bandwidth by nodes: conventional, partition encoding with overlap, stripes in flight",
+        command: &["bench", "overlap"],
+        full: &["--block-bytes", "32M", "--seconds", "15", "--rounds", "5"],
+        quick: QUICK,
+        files: JSON_AND_CSV,
+        has_dir: true,
+        differs: "nodes are processes that share this machine's processors; 24 nodes and more are modelled",
+    },
+    Experiment {
+        paper: Paper::Ecfs,
+        figures: &["directories"],
+        shows: "large directories: names in an ordered map, beside an extendible hash as in the paper",
+        command: &["bench", "directories"],
+        full: &["--entries", "10k,1M,10M"],
+        quick: QUICK,
+        files: JSON_AND_CSV,
+        has_dir: true,
+        differs: "the paper has no figure; the extendible hash is a prototype, in memory",
     },
     Experiment {
         paper: Paper::Ecfs,

@@ -106,6 +106,7 @@ fn figures(experiment: &Experiment) -> String {
     let only_tables = experiment.figures.iter().all(|figure| figure.starts_with("table"));
     match experiment.figures {
         all if only_tables => all.join(", "),
+        [one] if !one.starts_with(|first: char| first.is_ascii_digit()) => (*one).into(),
         [one] => format!("figure {one}"),
         all => format!("figures {}", all.join(", ")),
     }

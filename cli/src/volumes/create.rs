@@ -7,6 +7,7 @@ use crate::{show, unprotected};
 use clap::Args;
 use cluster::StoreAddress;
 use fs::{Coding, Domain, Known, Placement, PolicyName, Remains, Voters};
+use plan::placement::{most_on_one, survived_when_shared};
 use plan::sizes;
 use serde_json::{Value, json};
 use std::io::IsTerminal;
@@ -31,6 +32,11 @@ use volume::Shown;
   weft volume create /srv/films --code rs:2+1 \\
       /shelf1/a /shelf1/b /shelf2/c \\
       --domain /shelf1/a=shelf1 --domain /shelf1/b=shelf1
+  # The stripes of the ExSTorus study: 6 KB; and chunks of 32 MB.
+  weft volume create /srv/films --stripe-bytes 6k --chunk-bytes 32M \
+      /disk[1-6]
+  # Four disks for six blocks: two have two. One disk may be lost, not two.
+  weft volume create /srv/films --code rs:4+2 --allow-sharing /disk[1-4]
 
 Put every directory on a disk of its own: the volume survives the loss of any m of them. There may be more \
 directories than the code has blocks. The volume's own directory holds nothing that cannot be rebuilt.
@@ -55,9 +61,20 @@ pub struct CreateArguments {
     /// The greatest length of a chunk
     #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = sizes::length::<u32>)]
     chunk_bytes: u32,
+    /// User data of a stripe at most; a mount can say otherwise [default: about 4 MiB, the most]
+    #[arg(long, value_name = "SIZE", value_parser = sizes::length::<usize>, conflicts_with = "block_bytes")]
+    stripe_bytes: Option<usize>,
+    /// The same by the length of a stripe's blocks, in whole pages of 4 KiB [default: 1 MiB, or
+    /// less with more than four data blocks]
+    #[arg(long, value_name = "SIZE", value_parser = sizes::length::<usize>)]
+    block_bytes: Option<usize>,
     /// Targets that must have a stripe before it is acknowledged: k to k+m [default: k+1]
     #[arg(long, value_name = "N")]
     durability: Option<usize>,
+    /// Allow fewer targets than the code has blocks, m+2 at least: one has several blocks of a
+    /// stripe, and fewer losses are survived, until there are enough targets
+    #[arg(long)]
+    allow_sharing: bool,
     /// Share the disks with other volumes: each volume has a directory of its own on them
     #[arg(long)]
     shared: bool,
@@ -98,6 +115,8 @@ pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
     if arguments.coding == Coding::Server {
         coded_by_servers(&targets)?;
     }
+    let of_blocks = |block| fs::stripe_of_blocks(code.shape().k, block);
+    let stripe_bytes = arguments.stripe_bytes.map(Ok).or_else(|| arguments.block_bytes.map(of_blocks)).transpose()?;
     fs::Create {
         name: name.clone(),
         code: code.spec().to_string(),
@@ -115,9 +134,13 @@ pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
             domain_level: arguments.domain_level,
             ..Placement::default()
         },
+        allow_sharing: arguments.allow_sharing,
+        stripe_bytes,
         places: places(),
     }
     .run(&arguments.volume)?;
+    let shape = code.shape();
+    let is_shared = arguments.targets.len() < shape.blocks();
     let voters = Voters { all: arguments.targets.len(), losses: code.shape().m };
     if as_json {
         return show::json(&json!({
@@ -127,6 +150,8 @@ pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
             "redundancy": !code.spec().stores_zeroes(),
             "targets": voters.all,
             "metadata": away_document(voters),
+            "blocks_on_one_target": most_on_one(shape.blocks(), arguments.targets.len()),
+            "losses_survived": survived_when_shared(shape.blocks(), arguments.targets.len(), code.tolerates()),
         }));
     }
     show::text(format_args!(
@@ -141,6 +166,9 @@ pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
         more => format!("; with {} that is {}", show::count(more, "more target"), voters.losses),
     };
     show::text(format_args!("Its metadata is {}{more}.", away(voters)))?;
+    if is_shared {
+        show::text(super::status::shared::warning(shape.k, shape.m, arguments.targets.len()))?;
+    }
     if code.spec().stores_zeroes() { show::text(unprotected::WORDS) } else { Ok(()) }
 }
 

@@ -6,8 +6,10 @@
 mod address;
 pub mod archive;
 mod bench_lab;
+pub mod channels_bench;
 pub mod create;
 pub mod demo;
+pub mod directories_bench;
 pub mod files;
 pub mod fsck;
 pub mod group;
@@ -21,6 +23,7 @@ pub mod mount;
 mod mount_directory;
 mod mounts;
 mod open;
+pub mod overlap_bench;
 mod paths;
 pub mod placement;
 pub mod placement_bench;

@@ -260,6 +260,8 @@ fn dev(arguments: &DevArguments, as_json: bool) -> Outcome {
             targets,
             domains: Vec::new(),
             placement: fs::Placement::default(),
+            allow_sharing: false,
+            stripe_bytes: None,
             places: places(),
         };
         create.run(&volume)?;

@@ -17,6 +17,7 @@ mod recovery;
 mod refusals;
 mod round_trips;
 mod scratch;
+mod sharing;
 mod simulation;
 mod spellings;
 mod starter;

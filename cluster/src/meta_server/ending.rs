@@ -112,6 +112,8 @@ impl Lab {
             targets: (0..3).map(|number| place.join(format!("disk{number}"))).collect(),
             domains: Vec::new(),
             placement: fs::Placement::default(),
+            allow_sharing: false,
+            stripe_bytes: None,
             places: Arc::new(Directories),
         }
         .run(&directory)

@@ -38,6 +38,8 @@ mod tests {
             targets: targets.to_vec(),
             domains: Vec::new(),
             placement: fs::Placement::default(),
+            allow_sharing: false,
+            stripe_bytes: None,
             places: Arc::new(fs::Directories),
         };
         create.run(&place.join("volume")).unwrap();

@@ -146,7 +146,8 @@ pub(crate) fn begin(server: Server, name: &str, wishes: &OpenOptions) -> Result<
     let Server { port, session, entered: Entered { welcome, opening, .. }, find, ending } = server;
     let label = Label::from_json(&welcome.label)?;
     let code = ec::parse(&label.code).map_err(|why| Error::Invalid(why.to_string()))?;
-    let full_stripe = stripe_size::of_process(code.shape().k, wishes.stripe_bytes)?;
+    let wanted = wishes.stripe_bytes.or(label.stripe_bytes.map(|bytes| bytes as usize));
+    let full_stripe = stripe_size::of_process(code.shape().k, wanted)?;
     let options = Options {
         volume: VolumeId(label.id()?),
         code,
@@ -154,6 +155,7 @@ pub(crate) fn begin(server: Server, name: &str, wishes: &OpenOptions) -> Result<
         durability: label.durability,
         coding: wishes.coding.unwrap_or(label.coding),
         full_stripe,
+        stripe_bytes: full_stripe - stripe_size::MANIFEST_BYTES,
     };
     let sets = Arc::new(Leased::new(session.clone()));
     let exclusive = Arc::new(ExclusiveLease::default());

@@ -8,6 +8,7 @@ use crate::data::buffer::Taken;
 use crate::data::file::{File, FileState};
 use crate::data::manifest::{self, Piece};
 use crate::data::store::{Pin, Stored};
+use crate::volume::stripe_size::MANIFEST_BYTES;
 use crate::{Error, FileSystem, Result};
 use meta::{ContentEdit, Resize};
 use plan::{Extent, ExtentPlace, Ino, Span, TxId};
@@ -51,7 +52,8 @@ impl<'a> Packer<'a> {
             let entry = self.paths.entry(file.ino).or_insert_with(|| self.fs.describe(file.ino)).clone();
             let entry = if self.pieces.last().is_some_and(|last| last.ino == file.ino) { None } else { entry };
             let entry_bytes = 16 + entry.as_ref().map_or(0, |entry| 48 + entry.path.len());
-            let space = buffer.space().saturating_sub(self.manifest_bytes + entry_bytes + 16);
+            let most = (self.fs.store.stripe_bytes() + MANIFEST_BYTES).saturating_sub(buffer.len());
+            let space = buffer.space().min(most).saturating_sub(self.manifest_bytes + entry_bytes + 16);
             let space = if self.pieces.is_empty() { space.min(self.fs.store.stripe_bytes()) } else { space };
             if space < taken.bytes.len().min(4096) {
                 self.finish().inspect_err(|_| self.fs.landed(file, &taken, None))?;

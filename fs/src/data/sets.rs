@@ -7,7 +7,7 @@ use crate::volume::history;
 use crate::{Error, Result};
 use ::volume::ranked::{Guard, Ranked};
 use meta::{Meta, SetRecord};
-use plan::placement::place_beside;
+use plan::placement::{place_beside, share};
 use plan::{Position, SetId, TargetId};
 use session::port::Session;
 use std::collections::{BTreeSet, VecDeque};
@@ -69,11 +69,15 @@ impl Placed {
         }
         let topology = store.topology();
         let rules = topology.rules(store.options.code.shape(), store.new_chunk_bytes());
-        let places = place_beside(&*topology.policy(), &candidates, &rules, set, k, beside);
+        let mut places = place_beside(&*topology.policy(), &candidates, &rules, set, k, beside);
+        let most = topology.most_on_one(rules.width);
+        if most > 1 {
+            share(&mut places, &candidates, &rules, set, most);
+        }
         let found = places.iter().flatten().count();
         if found < k {
             let why = format!("too few targets can take data: {found}, and it takes {k}");
-            return Err(if candidates.len() < k {
+            return Err(if candidates.len() * most < k {
                 Error::Meta(meta::Error::Unavailable(why))
             } else {
                 Error::Volume(volume::Error::NoSpace("the volume".into()))
@@ -191,7 +195,8 @@ impl Leased {
         let good = |id: &TargetId| {
             store.targets.get(*id).is_some() && store.targets.error(*id).is_none() && !store.is_closed(*id)
         };
-        let there = store.targets.ids().iter().filter(|id| good(id)).count();
+        let most = store.topology().most_on_one(store.options.code.shape().blocks());
+        let there = store.targets.ids().iter().filter(|id| good(id)).count() * most;
         let worse = |places: &[Option<TargetId>]| {
             places.iter().flatten().filter(|id| good(id)).count() < there.min(places.len())
         };

@@ -68,7 +68,7 @@ impl VolumeSpace {
 
 /// The largest total length of stripes of `blocks` blocks when each block of a stripe is on another
 /// target. `systems` are file systems: the number of targets on each, and the space that they
-/// share.
+/// share. A target that may have several blocks of a stripe counts that many times.
 pub(crate) fn balanced(systems: &[(u64, u64)], blocks: u64) -> u64 {
     let fits = |length: u64| {
         let space = |&(targets, space): &(u64, u64)| u128::from(space).min(u128::from(targets) * u128::from(length));
@@ -106,20 +106,20 @@ impl TargetSpace {
 }
 
 /// The bytes of user data that fit in total, and those that still fit, on these targets: stripes of
-/// `blocks` blocks, k of them data, each on another target. With targets missing, stripes are
+/// `blocks` blocks, k of them data, up to `most` on one. With targets missing, stripes are
 /// written to the others, but there is no more space than with all targets: repair needs it to
 /// restore the missing blocks.
-pub(crate) fn user_space(targets: &[TargetSpace], k: u64, blocks: u64) -> (u64, u64) {
+pub(crate) fn user_space(targets: &[TargetSpace], k: u64, blocks: u64, most: u64) -> (u64, u64) {
     let there: Vec<TargetSpace> = targets.iter().filter(|target| target.there).copied().collect();
-    if (there.len() as u64) < k {
+    if (there.len() as u64) * most < k {
         return (0, 0);
     }
-    let (now, whole) = (space_of(&there, k, blocks), space_of(targets, k, blocks));
+    let (now, whole) = (space_of(&there, k, blocks, most), space_of(targets, k, blocks, most));
     (now.0.min(whole.0), now.1.min(whole.1))
 }
 
 /// The same for targets that are all present.
-fn space_of(targets: &[TargetSpace], k: u64, blocks: u64) -> (u64, u64) {
+fn space_of(targets: &[TargetSpace], k: u64, blocks: u64, most: u64) -> (u64, u64) {
     let mut systems: BTreeMap<u64, (u64, Space)> = BTreeMap::new();
     for space in targets.iter().filter_map(|target| target.space) {
         systems.entry(space.system).or_insert((0, space)).0 += 1;
@@ -139,7 +139,8 @@ fn space_of(targets: &[TargetSpace], k: u64, blocks: u64) -> (u64, u64) {
     {
         spaces.extend((0..unknown).map(|_| (1, total, free)));
     }
-    let blocks = blocks.min(targets.len() as u64);
+    let blocks = blocks.min(targets.len() as u64 * most);
+    spaces.iter_mut().for_each(|(targets, ..)| *targets *= most);
     let fits =
         |of: fn(&(u64, u64, u64)) -> (u64, u64)| balanced(&spaces.iter().map(of).collect::<Vec<_>>(), blocks) * k;
     (fits(|space| (space.0, space.1)), fits(|space| (space.0, space.2)))
@@ -194,7 +195,8 @@ impl FileSystem {
     fn no_space_error(&self) -> Error {
         let (targets, k) = (&self.store.targets, self.store.options.code.shape().k);
         let there = targets.ids().into_iter().filter(|&id| targets.is_usable(id)).count();
-        if there < k {
+        let most = self.store.topology().most_on_one(self.store.options.code.shape().blocks());
+        if there * most < k {
             return Error::Meta(meta::Error::Unavailable(format!("too few targets answer: {there}, and it takes {k}")));
         }
         if self.is_shared() && self.space.now().0 == 0 {
@@ -235,13 +237,13 @@ mod tests {
             all(&[(1, 100), (2, 100), (3, 100), (4, 100), (5, 100), (6, 7)]),
             all(&[(1, 100), (2, 100), (3, 100), (4, 100), (5, 100), (6, 100), (7, 100), (8, 100)]),
         ] {
-            let before = user_space(&targets, 4, 6);
+            let before = user_space(&targets, 4, 6, 1);
             assert!(before.1 > 0, "{before:?}");
             for lost in 0..targets.len() {
                 let (mut silent, mut unknown) = (targets.clone(), targets.clone());
                 silent[lost].there = false;
                 unknown[lost] = GONE;
-                let (silent, unknown) = (user_space(&silent, 4, 6), user_space(&unknown, 4, 6));
+                let (silent, unknown) = (user_space(&silent, 4, 6, 1), user_space(&unknown, 4, 6, 1));
                 assert!(silent.0 <= before.0 && silent.1 <= before.1, "{lost}: {before:?} {silent:?}");
                 // The computation cannot know the smallest target if that never reported.
                 let smallest = targets[lost].space.unwrap().free == 7 << 30;
@@ -256,9 +258,9 @@ mod tests {
         let late = TargetSpace { space: None, there: true };
         let some: Vec<TargetSpace> = (0..6).map(|n| if n < 3 { target(7, 63) } else { late }).collect();
         let all: Vec<TargetSpace> = (0..6).map(|_| target(7, 63)).collect();
-        assert_eq!(user_space(&some, 4, 6).0, user_space(&all, 4, 6).0);
-        assert!(user_space(&some, 4, 6).1 > 40 << 30);
-        assert_eq!(user_space(&[GONE; 6], 4, 6), (0, 0));
+        assert_eq!(user_space(&some, 4, 6, 1).0, user_space(&all, 4, 6, 1).0);
+        assert!(user_space(&some, 4, 6, 1).1 > 40 << 30);
+        assert_eq!(user_space(&[GONE; 6], 4, 6, 1), (0, 0));
     }
 
     #[test]

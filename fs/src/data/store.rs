@@ -11,7 +11,6 @@ use crate::ranks::{
 };
 use crate::volume::history::History;
 use crate::volume::label::Label;
-use crate::volume::stripe_size::MANIFEST_BYTES;
 use crate::{Error, Result};
 use ::volume::ranked::{Ranked, RankedRw};
 use ec::Code;
@@ -78,6 +77,8 @@ pub(crate) struct Options {
     pub coding: Coding,
     /// User data and manifest of the longest stripe that this process writes, in bytes.
     pub full_stripe: usize,
+    /// User data of the longest stripe of one file that this process writes, in bytes.
+    pub stripe_bytes: usize,
 }
 
 /// Where a stripe is.
@@ -223,7 +224,7 @@ impl Store {
     /// The bytes of user data in a full stripe of one file; the rest of the stripe is for the
     /// manifest.
     pub fn stripe_bytes(&self) -> usize {
-        self.full_stripe() - MANIFEST_BYTES
+        self.options.stripe_bytes
     }
 
     /// The code with this spec.
@@ -293,7 +294,8 @@ impl Store {
             0 => reported_spaces.iter().map(|reported| TargetSpace::of(Some(reported))).collect(),
             _ => topology.active().map(|id| TargetSpace::of(known(id))).collect(),
         };
-        space::user_space(&targets, shape.k as u64, shape.blocks() as u64)
+        let most = topology.most_on_one(shape.blocks());
+        space::user_space(&targets, shape.k as u64, shape.blocks() as u64, most as u64)
     }
 
     /// The targets that new chunks can go to. A target that was full lately is among them only if
@@ -351,8 +353,8 @@ impl Store {
         targets.iter().zip(scores).map(|(target, parts)| (target.id, parts.score)).collect()
     }
 
-    /// The number of targets that a chunk set begun now would have blocks on, and the number that
-    /// it should have.
+    /// The number of blocks of a chunk set begun now that would have a target, and the number that
+    /// should.
     pub fn new_blocks(&self) -> (usize, usize) {
         let is_good = |candidate: &TargetCandidate| {
             self.targets.error(candidate.id).is_none() && !self.targets.was_full(candidate.id)
@@ -361,7 +363,11 @@ impl Store {
         candidates.retain(is_good);
         let (topology, shape) = (self.topology(), self.options.code.shape());
         let rules = topology.rules(shape, self.new_chunk_bytes());
-        let places = plan::placement::place(&*topology.policy(), &candidates, &rules, SetId(0));
+        let mut places = plan::placement::place(&*topology.policy(), &candidates, &rules, SetId(0));
+        let most = topology.most_on_one(rules.width);
+        if most > 1 {
+            plan::placement::share(&mut places, &candidates, &rules, SetId(0), most);
+        }
         (places.iter().flatten().count(), shape.blocks())
     }
 

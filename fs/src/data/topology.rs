@@ -4,7 +4,7 @@
 use crate::volume::label::{Label, Role};
 use ec::Shape;
 use plan::membership::TargetState;
-use plan::placement::{Placement, Policy, Rules, TargetCandidate};
+use plan::placement::{Placement, Policy, Rules, TargetCandidate, most_on_one};
 use plan::{Domain, Position, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +20,8 @@ pub(crate) struct Topology {
     domains: BTreeMap<TargetId, Domain>,
     /// Targets that new chunk sets may go to.
     active: BTreeSet<TargetId>,
+    /// Whether several chunks of a set may be on one target, where there are too few.
+    allow_sharing: bool,
 }
 
 impl Topology {
@@ -33,12 +35,20 @@ impl Topology {
             seed,
             domains: label.members().filter_map(domain).collect(),
             active,
+            allow_sharing: label.allow_sharing,
         }
     }
 
     /// The targets that new chunk sets may go to, present or not.
     pub fn active(&self) -> impl Iterator<Item = &TargetId> {
         self.active.iter()
+    }
+
+    /// The most chunks of a set of `width` chunks that a target may have: 1, but where there are
+    /// too few targets and the volume was made for that. One that is away counts: its part of a set
+    /// waits for it.
+    pub fn most_on_one(&self, width: usize) -> usize {
+        if self.allow_sharing { most_on_one(width, self.active.len()) } else { 1 }
     }
 
     pub fn domain(&self, id: TargetId) -> Option<Domain> {

@@ -4,6 +4,7 @@
 use crate::data::counts::Shown;
 use crate::{FileSystem, Result};
 use meta::SetRecord;
+use plan::placement::share_lost;
 use plan::repair::{Degraded, at_a_time, destinations, order};
 use plan::{Position, RecordOffset, SetId, TargetId};
 use std::collections::BTreeMap;
@@ -225,7 +226,12 @@ impl FileSystem {
                 let taken = promised.get(&candidate.id).copied().unwrap_or(0);
                 candidate.free = candidate.free.saturating_sub(taken);
             }
-            let chosen = destinations(degraded, &*topology.policy(), &candidates, &rules, |id| topology.domain(id));
+            let domain_of = |id| topology.domain(id);
+            let mut chosen = destinations(degraded, &*topology.policy(), &candidates, &rules, domain_of);
+            let most = topology.most_on_one(rules.width);
+            if most > 1 {
+                share_lost(degraded, &mut chosen, &candidates, &rules, most, domain_of);
+            }
             // Those that go back were there before.
             let new = chosen.iter().flatten().filter(|id| !degraded.places.contains(&Some(**id)));
             self.store.balance.placed(&new.copied().collect::<Vec<_>>(), &candidates);

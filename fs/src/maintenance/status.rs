@@ -6,7 +6,7 @@ use crate::volume::voters::Voters;
 use crate::{FileSystem, RepairProgress, Result, Usage};
 use meta::SetRecord;
 use plan::membership::TargetState;
-use plan::placement::{Placement, TargetLoad};
+use plan::placement::{Placement, TargetLoad, is_shared, targets_survived};
 use plan::{Domain, Ino, Position, SetId, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -46,9 +46,14 @@ pub struct Status {
     pub looked_at: usize,
     /// Chunks that do not exist under their names, as the last look at each set found.
     pub astray: usize,
-    /// The number of targets that a chunk set begun now would have blocks on, and the number that
-    /// it should have.
+    /// The number of blocks of a chunk set begun now that would have a target, and the number that
+    /// should.
     pub new_blocks: (usize, usize),
+    /// Chunk sets that have several chunks on one target.
+    pub shared: usize,
+    /// The most chunks of a set that one target may have now: more than 1 where the volume has
+    /// fewer targets than its code has blocks, and may share them.
+    pub most_on_one: usize,
     /// Bytes that this process has written to files and not committed yet.
     pub uncommitted: u64,
     /// The last verification of everything.
@@ -98,6 +103,9 @@ pub struct TargetStatus {
     pub load: Option<TargetLoad>,
     /// Its score for new chunks, if the volume has scores.
     pub score: Option<f64>,
+    /// Chunk sets of which too little is left when it is lost. Counted where it has several chunks
+    /// of a set.
+    pub would_lose: usize,
 }
 
 /// The status of a failure domain.
@@ -210,14 +218,17 @@ impl FileSystem {
     pub(crate) fn survives(&self, record: &SetRecord, lost: &[Position]) -> Result<Option<usize>> {
         let layout = self.store.layout_of(SetId(0), record)?;
         let code = &layout.code;
+        // One target can have several blocks.
+        let left = Position::placed(&record.places).filter(|(at, _)| !lost.contains(at)).map(|(_, id)| id);
+        let survived = |spare| if is_shared(&record.places) { targets_survived(left, spare) } else { spare };
         if lost.is_empty() {
-            return Ok(Some(code.tolerates()));
+            return Ok(Some(survived(code.tolerates())));
         }
         let lost: Vec<usize> = lost.iter().map(|position| position.index()).collect();
         let have: Vec<usize> = (0..record.places.len()).filter(|p| !lost.contains(p)).collect();
         let recoverable = code.repair(&lost, &have).is_ok();
         // Any `tolerates` losses can be repaired. What is left of that number can still be lost.
-        Ok(recoverable.then(|| code.tolerates().saturating_sub(lost.len())))
+        Ok(recoverable.then(|| survived(code.tolerates().saturating_sub(lost.len()))))
     }
 
     /// Calls `each` for every chunk set.
@@ -301,6 +312,7 @@ impl FileSystem {
         let mut chunks = BTreeMap::<TargetId, (usize, u64)>::new();
         let topology = self.store.topology();
         let mut would_lose = BTreeMap::<String, usize>::new();
+        let (mut shared, mut fatal) = (0, BTreeMap::<TargetId, usize>::new());
         self.each_set(|set, record| {
             sets += 1;
             let length = self.chunk_length(set, record)?;
@@ -314,6 +326,17 @@ impl FileSystem {
             to_repair += usize::from(!gone.is_empty());
             if !gone.is_empty() {
                 to_repair_bytes += gone.len() as u64 * length;
+            }
+            if is_shared(&record.places) {
+                shared += 1;
+                let on: BTreeSet<TargetId> = record.places.iter().flatten().copied().collect();
+                for id in on {
+                    let is_lost = |at: &Position| gone.contains(at) || record.places[at.index()] == Some(id);
+                    let with_it: Vec<Position> = Position::all(record.places.len()).filter(is_lost).collect();
+                    if self.survives(record, &with_it)?.is_none() {
+                        *fatal.entry(id).or_default() += 1;
+                    }
+                }
             }
             let survivable = self.store.layout_of(set, record)?.code.tolerates();
             for domain in topology.domains_of(&record.places) {
@@ -342,6 +365,7 @@ impl FileSystem {
             bytes: chunks.get(&member.id).map_or(0, |(_, bytes)| *bytes),
             load: self.store.balance.load(member.id),
             score: scores.get(&member.id).copied(),
+            would_lose: fatal.get(&member.id).copied().unwrap_or(0),
         });
         let domains = topology.domains().into_iter().map(|(name, targets)| {
             let would_lose = would_lose.get(&name).copied().unwrap_or(0);
@@ -366,6 +390,8 @@ impl FileSystem {
             looked_at,
             astray: astray_chunks,
             new_blocks: self.store.new_blocks(),
+            shared,
+            most_on_one: topology.most_on_one(self.store.options.code.shape().blocks()),
             uncommitted: self.uncommitted_bytes(),
             scrub: meta.setting(SCRUB_SETTING)?,
             scrub_new: meta.setting::<Option<Scrub>>(SCRUB_NEW)?.flatten(),

@@ -3,7 +3,7 @@
 use crate::volume::label::{Label, Member, POINTER};
 use crate::volume::opened::OpenOptions;
 use crate::volume::places::Places;
-use crate::volume::stripe_size::block_bytes;
+use crate::volume::stripe_size::{block_bytes, of_process};
 use crate::{Error, Result, now};
 use meta::journal::{JournalLimits, Journaled};
 use meta::kv::MemoryIndex;
@@ -32,13 +32,19 @@ pub struct Create {
     pub durability: Option<usize>,
     /// Which side codes stripes, unless a client says otherwise.
     pub coding: Coding,
-    /// The places of the targets: at least as many as the code has blocks.
+    /// The places of the targets: at least as many as the code has blocks, or m+2 with
+    /// `allow_sharing`.
     pub targets: Vec<PathBuf>,
     /// The failure domains of some targets. A target of a storage server is in the domain that the
     /// server reports; any other target is its own domain.
     pub domains: Vec<(PathBuf, Domain)>,
     /// How chunk sets are placed.
     pub placement: Placement,
+    /// With fewer targets than the code has blocks, several blocks of a stripe go to one target,
+    /// and are lost together.
+    pub allow_sharing: bool,
+    /// User data of the longest stripe, in bytes; None for the usual length, which is the most.
+    pub stripe_bytes: Option<usize>,
     /// Finds the targets at these places.
     pub places: Arc<dyn Places>,
 }
@@ -65,12 +71,24 @@ impl Create {
     pub fn run(&self, directory: &Path) -> Result<()> {
         let code = ec::parse(&self.code).map_err(|why| Error::Invalid(why.to_string()))?;
         let shape = code.shape();
-        if self.targets.len() < shape.blocks() {
+        let given = self.targets.len();
+        if given < shape.blocks() && !self.allow_sharing {
             return Err(Error::Invalid(format!(
-                "{} needs {} directories, one for each block of a stripe, and {} were given",
+                "{} needs {} directories, one for each block of a stripe, and {given} were given; with --allow-sharing \
+                 one has several blocks, and fewer losses are survived",
                 code.spec(),
                 shape.blocks(),
-                self.targets.len()
+            )));
+        }
+        // The metadata is on m+1 different ones, and one that is lost must leave as many: else the
+        // volume could be read, and nothing could take the place of what is lost.
+        let least = (shape.m + 2).min(shape.blocks());
+        if given < least {
+            return Err(Error::Invalid(format!(
+                "also with shared ones, {} needs {least} directories: its metadata is on {} of them, and one may be \
+                 away; {given} were given",
+                code.spec(),
+                shape.m + 1,
             )));
         }
         let wanted = self.durability.unwrap_or(shape.k + usize::from(shape.m > 0));
@@ -86,6 +104,7 @@ impl Create {
         if self.chunk_bytes < least || self.chunk_bytes > 1 << 30 {
             return Err(Error::Invalid(format!("a chunk can have {least} bytes to 1 GiB")));
         }
+        of_process(shape.k, self.stripe_bytes)?;
         if self.name.len() > MAX_NAME_BYTES {
             return Err(Error::Invalid(format!("a volume's name has at most {MAX_NAME_BYTES} bytes")));
         }
@@ -95,7 +114,9 @@ impl Create {
         let targets: Vec<PathBuf> = self.targets.iter().map(|path| self.places.full(path)).collect::<Result<_>>()?;
         let (members, spec) = (self.members(&targets)?, code.spec().to_string());
         let label = Label::new(random_id(), &self.name, &spec, self.chunk_bytes, wanted, members);
-        let label = Label { coding: self.coding, placement: self.placement, ..label };
+        let (coding, placement, allow_sharing) = (self.coding, self.placement, self.allow_sharing);
+        let stripe_bytes = self.stripe_bytes.map(|bytes| bytes as u32);
+        let label = Label { coding, placement, allow_sharing, stripe_bytes, ..label };
         // Check that the directory can be written before anything is changed elsewhere.
         make_private(directory)
             .map_err(|why| Error::Invalid(format!("cannot make {}: {why}", volume::Shown(directory))))?;

@@ -48,6 +48,12 @@ pub struct Label {
     /// How new chunk sets are placed.
     #[serde(default)]
     pub placement: Placement,
+    /// Where there are fewer targets than a set has chunks, several of them may be on one target.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_sharing: bool,
+    /// User data of the longest stripe, in bytes; None for the usual length.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stripe_bytes: Option<u32>,
     /// Grows with every change.
     pub generation: u64,
     /// The target that holds this label; None in the pointer.
@@ -131,6 +137,8 @@ impl Label {
             durability,
             coding: Coding::default(),
             placement: Placement::default(),
+            allow_sharing: false,
+            stripe_bytes: None,
             generation: 1,
             target: None,
             targets,

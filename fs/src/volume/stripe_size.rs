@@ -17,6 +17,22 @@ pub fn full_stripe_bytes(k: usize) -> usize {
     k * block_bytes(k)
 }
 
+/// The longest block of a stripe of k data blocks, in bytes, and the most user data of a stripe of
+/// one file with blocks of `block` bytes: the rest of it is the manifest.
+///
+/// # Errors
+/// When no stripe has such blocks.
+pub fn stripe_of_blocks(k: usize, block: usize) -> Result<usize> {
+    let most = block_bytes(k);
+    if !(LEAST_BYTES..=most).contains(&block) || !block.is_multiple_of(LEAST_BYTES) {
+        return Err(Error::Invalid(format!(
+            "a block of {k} has whole pages, {LEAST_BYTES} to {most} bytes: a process has whole stripes in memory. For \
+             more of a file on one target, before the next set of targets, make chunks longer"
+        )));
+    }
+    Ok((k * block).saturating_sub(MANIFEST_BYTES).max(LEAST_BYTES))
+}
+
 /// Room for the manifest of a stripe of one file, in bytes.
 pub(crate) const MANIFEST_BYTES: usize = 4096;
 /// The shortest stripe that a process may ask for, in bytes of user data.

@@ -12,6 +12,7 @@ use crate::target::{Durable, Target, TargetFile};
 use crate::targets::{Batch, Targets};
 use crate::{Error, Result};
 use plan::coding::Coder;
+use plan::placement::blocks_needed;
 use plan::{Position, RecordOffset, StripeSeq, TargetId};
 use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
@@ -124,7 +125,7 @@ impl Encoded {
 
 impl SetWriter {
     /// Creates a writer for a new chunk set with chunks of at most `chunk_bytes`. A stripe counts
-    /// as written when k + `spare` targets have it.
+    /// as written when k + `spare` targets have it: when `spare` of those can be lost.
     pub fn create(
         targets: Arc<Targets>,
         pool: Arc<BufferPool>,
@@ -137,7 +138,7 @@ impl SetWriter {
         let is_remote = |id: &TargetId| targets.get(*id).is_some_and(|target| target.is_remote());
         Self {
             remote: layout.places.iter().flatten().any(is_remote),
-            need: layout.code.shape().k + spare,
+            need: blocks_needed(&layout.places, layout.code.shape().k, layout.code.tolerates(), spare),
             targets,
             pool,
             layout,

@@ -8,12 +8,14 @@ mod groups;
 mod left;
 mod network;
 mod stage;
+mod streams;
 mod tool;
 
 pub use groups::{Groups, Limited};
 pub use left::{PLACEMENT, Run, WRITE_COST};
-pub use network::Lab;
+pub use network::{Lab, STORES};
 pub use stage::{Front, Setup, Stage, inside};
+pub use streams::{RECORD_BYTES, write_streams};
 
 use crate::show;
 use std::time::SystemTime;

@@ -4,6 +4,7 @@ mod cost;
 mod mount;
 mod repairs;
 mod servers;
+pub(super) mod shared;
 mod stores;
 mod summary;
 
@@ -186,6 +187,9 @@ fn print(status: &Status, volume: &Path) -> Outcome {
         stores::print_load(target)?;
     }
     print_domains(&status.domains)?;
+    for line in shared::lines(status, volume) {
+        show::text(format_args!("  WARNING: {line}"))?;
+    }
     let (have, wanted) = status.mirrors;
     show::text(format_args!("  metadata on {have} of {}; {}", show::count(wanted, "target"), away(status.voters)))?;
     if let Some(losses) = losses(status) {
@@ -298,6 +302,7 @@ fn document(status: &Status) -> Value {
             "total": target.space.map(|space| space.0),
             "free": target.space.map(|space| space.1),
             "chunks": target.chunks,
+            "chunk_sets_lost_with_it": target.would_lose,
             "bytes": target.bytes,
             "load": target.load,
             "score": target.score,
@@ -327,6 +332,8 @@ fn document(status: &Status) -> Value {
         "domains": domains.collect::<Vec<_>>(),
         "chunk_sets": status.sets,
         "chunk_sets_by_losses_survived": status.survive,
+        "chunk_sets_sharing_targets": status.shared,
+        "blocks_on_one_target": status.most_on_one,
         "chunk_sets_lost": status.lost,
         "chunk_sets_to_repair": status.to_repair,
         "bytes_to_repair": status.to_repair_bytes,

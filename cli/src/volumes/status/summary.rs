@@ -1,7 +1,7 @@
 //! The status at a glance: 80 columns and 20 lines, however many disks there are. What needs
 //! attention comes first, and a line says what was left out.
 
-use super::{files, losses, verified};
+use super::{files, losses, shared, verified};
 use crate::volumes::create::away;
 use crate::{show, unprotected};
 use cluster::StoreAddress;
@@ -32,6 +32,7 @@ pub fn lines(status: &Status, reports: &BTreeMap<String, Seen>, servers: Option<
     space(status, &mut say);
     redundancy(status, volume, &mut say);
     domains(status, &mut say);
+    shared::lines(status, volume).into_iter().for_each(|line| say("WARNING", line));
     let (have, wanted) = status.mirrors;
     let trouble = status.metadata_error.as_ref().map_or_else(String::new, |why| format!("; TROUBLE: {why}"));
     let away = away(status.voters);
@@ -268,6 +269,7 @@ mod tests {
             bytes: 5 << 40,
             load: None,
             score: None,
+            would_lose: 0,
         }
     }
 
@@ -288,6 +290,8 @@ mod tests {
             looked_at: 0,
             astray: 0,
             new_blocks: (14, 14),
+            shared: 0,
+            most_on_one: 1,
             uncommitted: 5 << 20,
             scrub: None,
             scrub_new: None,

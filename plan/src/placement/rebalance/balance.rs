@@ -7,6 +7,7 @@ use crate::membership::TargetState;
 use crate::placement::TargetCandidate;
 use crate::placement::choose::{Place, least_limit, place_of};
 use crate::placement::policies::mix;
+use crate::placement::share::is_shared;
 use crate::{Position, TargetId};
 
 /// No target with this number.
@@ -209,6 +210,17 @@ impl Balance {
         }
     }
 
+    /// Chunks beside another one of the set on their target, as far as targets without one could
+    /// take them: a volume that may put several on one target has got more targets.
+    fn crowded(&self, set: &SetPlaces<'_>) -> u64 {
+        if !is_shared(set.places) {
+            return 0;
+        }
+        let doubled = Position::placed(set.places).filter(|&(at, id)| is_doubled(set.places, at, id)).count();
+        let others = (0..self.targets.len()).filter(|&index| self.targets[index].takes() && self.may_take(index, set));
+        doubled.min(others.count()) as u64
+    }
+
     /// A set that is there.
     pub fn count(&mut self, set: &SetPlaces<'_>) {
         let (limit, bytes) = (self.limit(set), set.chunk_bytes as f64);
@@ -229,6 +241,7 @@ impl Balance {
             }
         }
         self.clear(set);
+        must = must.max(self.crowded(set));
         self.outlook.must_chunks += must;
         self.outlook.must += must * set.chunk_bytes;
     }
@@ -363,7 +376,7 @@ impl Balance {
         };
         let fine = set.places.iter().flatten().all(is_fine);
         self.clear(set);
-        if fine {
+        if fine && self.crowded(set) == 0 {
             return;
         }
         let mut given_up: Vec<Position> = Vec::new();
@@ -371,12 +384,14 @@ impl Balance {
             let now = now(set, moves);
             let set = &SetPlaces { places: &now, ..*set };
             self.fill(set);
-            let must = |index: usize| {
+            let must = |position: Position, index: usize| {
                 let target = &self.targets[index];
-                target.gives() && (target.state == TargetState::Draining || self.counts[target.domain] > limit)
+                let breaks = target.state == TargetState::Draining || self.counts[target.domain] > limit;
+                target.gives() && (breaks || is_doubled(set.places, position, target.id))
             };
             let placed = Position::placed(set.places).filter(|(position, _)| !given_up.contains(position));
-            let musts = placed.filter_map(|(position, id)| Some((position, self.index(id).filter(|&it| must(it))?)));
+            let musts =
+                placed.filter_map(|(position, id)| Some((position, self.index(id).filter(|&it| must(position, it))?)));
             // Those that are emptied first, then the fullest.
             let rank = |index: usize| {
                 let target = &self.targets[index];
@@ -392,7 +407,10 @@ impl Balance {
             match to {
                 Some(to) => self.make(set, position, from, to, moves),
                 None => {
-                    self.outlook.stuck += 1;
+                    // Where targets are too few, chunks stay beside each other.
+                    let only_doubled = is_doubled(&now, position, self.targets[from].id)
+                        && self.targets[from].state != TargetState::Draining;
+                    self.outlook.stuck += u64::from(!only_doubled);
                     given_up.push(position);
                 }
             }
@@ -420,6 +438,11 @@ impl Balance {
         // Nobody is above the goal: nothing is left to look for.
         self.targets.iter().any(|target| target.takes() && target.above() > 0.0)
     }
+}
+
+/// Whether a target has another chunk of the set at an earlier position than this one.
+fn is_doubled(places: &[Option<TargetId>], position: Position, id: TargetId) -> bool {
+    places[..position.index()].contains(&Some(id))
 }
 
 fn place_in(target: &TargetCandidate, level: Option<u8>) -> Place<'_> {

@@ -318,3 +318,35 @@ fn every_plan_ends() {
         assert!(moves < 3000, "{round}: {count} targets of {total} in {racks}, {} sets of {width}", sets.len());
     }
 }
+
+/// Three targets share six chunks of each set; then others come. Chunks that are beside another one
+/// of their set go there, and with six targets none is left.
+#[test]
+fn chunks_that_share_a_target_spread_over_new_ones() {
+    let target = |id| TargetCandidate {
+        id: TargetId(id),
+        free: 1000 * CHUNK,
+        total: 1000 * CHUNK,
+        domain: None,
+        state: TargetState::Up,
+        load: None,
+    };
+    let sets: Vec<Vec<Option<TargetId>>> =
+        (0..20).map(|set| (0..6).map(|at| Some(TargetId((at + set) % 3))).collect()).collect();
+    let doubled = |places: &[Option<TargetId>]| (1..6).filter(|&at| places[..at].contains(&places[at])).count();
+    for (count, left) in [(3, 3), (4, 2), (5, 1), (6, 0), (9, 0)] {
+        let mut world = World { targets: (0..count).map(target).collect(), sets: sets.clone(), spare: 2, level: None };
+        world.measure();
+        let mut balance = Balance::new(&world.targets, None, 0);
+        world.sets().for_each(|set| balance.count(&set));
+        assert_eq!(balance.outlook().must_chunks, 20 * (3 - left));
+        for made in world.plan(usize::MAX) {
+            let places = &mut world.sets[made.set.0 as usize];
+            assert!(!places.contains(&Some(made.to)), "{made:?}");
+            places[made.position.index()] = Some(made.to);
+        }
+        assert!(world.sets.iter().all(|places| doubled(places) == left as usize), "{count}: {:?}", world.sets);
+        world.measure();
+        assert_eq!(world.plan(usize::MAX), [], "nothing more is to do");
+    }
+}

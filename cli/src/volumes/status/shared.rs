@@ -1,0 +1,64 @@
+//! What several blocks of a stripe on one target mean, in words: `volume create --allow-sharing`.
+
+use crate::show;
+use fs::Status;
+use plan::placement::survived_when_shared;
+use std::path::Path;
+use volume::Shown;
+
+/// How many targets are named.
+const NAMED: usize = 3;
+
+/// What new data survives on `targets` targets with a code of k+m blocks: a loud line.
+pub fn warning(k: usize, m: usize, targets: usize) -> String {
+    let most = plan::placement::most_on_one(k + m, targets);
+    let survives = match survived_when_shared(k + m, targets, m) {
+        0 => "the loss of NO target is survived wherever it has the most".to_owned(),
+        lost => format!("only the loss of any {} is survived, not of {m}", show::count(lost, "target")),
+    };
+    format!(
+        "SHARED TARGETS: {} have up to {most} of the {} blocks of a stripe each, so {survives}; {} would end that",
+        show::count(targets, "target"),
+        k + m,
+        show::count(k + m - targets, "more target"),
+    )
+}
+
+/// The lines for a volume, or none.
+pub fn lines(status: &Status, volume: &Path) -> Vec<String> {
+    let mut lines = Vec::new();
+    let shape = ec::parse(&status.code).map(|code| code.shape()).ok();
+    let active = status.targets.iter().filter(|target| target.role == fs::label::Role::Active).count();
+    if let Some(shape) = shape.filter(|shape| status.most_on_one > 1 && active < shape.blocks()) {
+        lines.push(warning(shape.k, shape.m, active));
+    } else if status.shared > 0 {
+        let have = if status.shared == 1 { "has" } else { "have" };
+        lines.push(format!(
+            "{} still {have} several blocks on one target; spread them: weft rebalance {}",
+            show::count(status.shared, "chunk set"),
+            Shown(volume)
+        ));
+    }
+    let fatal: Vec<_> = status.targets.iter().filter(|target| target.would_lose > 0).collect();
+    for target in fatal.iter().take(NAMED) {
+        let sets = show::count(target.would_lose, "chunk set");
+        lines.push(format!("survives no loss of {}: {sets} would be LOST", Shown(&target.path)));
+    }
+    if fatal.len() > NAMED {
+        lines.push(format!("survives no loss of {} either", show::count(fatal.len() - NAMED, "more target")));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_survived_is_counted_by_targets() {
+        let said = warning(4, 2, 4);
+        assert!(said.contains("4 targets have up to 2 of the 6 blocks"), "{said}");
+        assert!(said.contains("the loss of any 1 target is survived, not of 2; 2 more targets"), "{said}");
+        assert!(warning(8, 2, 4).contains("NO target"), "{}", warning(8, 2, 4));
+    }
+}
