@@ -50,6 +50,7 @@ impl Lab {
             domains: Vec::new(),
             placement: Default::default(),
             targets,
+            torus: None,
             places: Arc::new(Directories),
         };
         create.run(&scratch.path.join("volume")).unwrap();

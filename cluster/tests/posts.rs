@@ -62,6 +62,7 @@ fn an_opening_that_panics_ends_the_start_with_an_error() {
         targets,
         domains: Vec::new(),
         placement: fs::Placement::default(),
+        torus: None,
         places: Arc::new(fs::Directories),
     }
     .run(&volume)

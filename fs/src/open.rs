@@ -227,6 +227,7 @@ impl FileSystem {
             chunk_bytes: label.chunk_bytes,
             durability: label.durability,
             coding: options.coding.unwrap_or(label.coding),
+            at: label.place_of_client(options.at)?,
             full_stripe: full_stripe_bytes(shape.k),
         };
         let sets = Arc::new(Placed(meta.clone()));

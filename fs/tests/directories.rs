@@ -45,6 +45,7 @@ impl Place {
             targets: (0..targets).map(|number| self.target(number)).collect(),
             domains: Vec::new(),
             placement: plan::placement::Placement::default(),
+            torus: None,
             places: std::sync::Arc::new(fs::Directories),
         };
         create.run(&self.volume()).unwrap();

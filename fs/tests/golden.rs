@@ -22,6 +22,7 @@ fn make_the_golden_volume() {
         targets: (0..4).map(|number| place.join(format!("disk{number}"))).collect(),
         domains: Vec::new(),
         placement: plan::placement::Placement::default(),
+        torus: None,
         places: std::sync::Arc::new(fs::Directories),
     };
     let volume = place.join("volume");

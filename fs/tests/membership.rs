@@ -36,6 +36,7 @@ impl Place {
             targets: (0..TARGETS).map(|number| place.target(number)).collect(),
             domains: Vec::new(),
             placement: Placement::default(),
+            torus: None,
             places: Arc::new(fs::Directories),
         };
         create.run(&place.0.join("volume")).unwrap();

@@ -42,6 +42,7 @@ fn only_the_owner_can_access_a_volume_whatever_the_umask() {
         targets: targets.clone(),
         domains: Vec::new(),
         placement: plan::placement::Placement::default(),
+        torus: None,
         places: Arc::new(fs::Directories),
     };
     create.run(&volume).unwrap();

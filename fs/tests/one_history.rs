@@ -30,6 +30,7 @@ impl Place {
             targets: (0..targets).map(|number| place.target(number)).collect(),
             domains: Vec::new(),
             placement: plan::placement::Placement::default(),
+            torus: None,
             places: std::sync::Arc::new(fs::Directories),
         };
         create.run(&place.0.join("volume")).unwrap();

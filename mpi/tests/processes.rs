@@ -31,6 +31,7 @@ impl Place {
             domains: Vec::new(),
             placement: plan::placement::Placement::default(),
             targets: (0..6).map(|number| self.0.join(format!("t{number}"))).collect(),
+            torus: None,
             places: Arc::new(Directories),
         };
         create.run(&self.0.join("volume")).unwrap();

@@ -260,6 +260,7 @@ fn dev(arguments: &DevArguments, as_json: bool) -> Outcome {
             targets,
             domains: Vec::new(),
             placement: fs::Placement::default(),
+            torus: None,
             places: places(),
         };
         create.run(&volume)?;

@@ -112,6 +112,7 @@ impl Lab {
             targets: (0..3).map(|number| place.join(format!("disk{number}"))).collect(),
             domains: Vec::new(),
             placement: fs::Placement::default(),
+            torus: None,
             places: Arc::new(Directories),
         }
         .run(&directory)

@@ -38,6 +38,7 @@ mod tests {
             targets: targets.to_vec(),
             domains: Vec::new(),
             placement: fs::Placement::default(),
+            torus: None,
             places: Arc::new(fs::Directories),
         };
         create.run(&place.join("volume")).unwrap();

@@ -153,6 +153,7 @@ pub(crate) fn begin(server: Server, name: &str, wishes: &OpenOptions) -> Result<
         chunk_bytes: label.chunk_bytes,
         durability: label.durability,
         coding: wishes.coding.unwrap_or(label.coding),
+        at: label.place_of_client(wishes.at.clone())?,
         full_stripe,
     };
     let sets = Arc::new(Leased::new(session.clone()));
@@ -233,6 +234,7 @@ impl FileSystem {
             self.store.close_target(member.id, member.role != TargetRole::Active);
         }
         *self.volume.missing.lock() = missing;
+        self.store.set_network(&label);
         client.generation.store(label.generation, Ordering::Relaxed);
         Ok(())
     }

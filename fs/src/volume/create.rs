@@ -4,6 +4,7 @@ use crate::volume::label::{Label, Member, POINTER};
 use crate::volume::opened::OpenOptions;
 use crate::volume::places::Places;
 use crate::volume::stripe_size::block_bytes;
+use crate::volume::torus::InTorus;
 use crate::{Error, Result, now};
 use meta::journal::{JournalLimits, Journaled};
 use meta::kv::MemoryIndex;
@@ -39,6 +40,8 @@ pub struct Create {
     pub domains: Vec<(PathBuf, Domain)>,
     /// How chunk sets are placed.
     pub placement: Placement,
+    /// The torus that the servers are connected in.
+    pub torus: Option<InTorus>,
     /// Finds the targets at these places.
     pub places: Arc<dyn Places>,
 }
@@ -95,7 +98,10 @@ impl Create {
         let targets: Vec<PathBuf> = self.targets.iter().map(|path| self.places.full(path)).collect::<Result<_>>()?;
         let (members, spec) = (self.members(&targets)?, code.spec().to_string());
         let label = Label::new(random_id(), &self.name, &spec, self.chunk_bytes, wanted, members);
-        let label = Label { coding: self.coding, placement: self.placement, ..label };
+        let mut label = Label { coding: self.coding, placement: self.placement, ..label };
+        if let Some(InTorus { torus, at }) = &self.torus {
+            label.set_torus(Some(torus.clone()), at, &*self.places)?;
+        }
         // Check that the directory can be written before anything is changed elsewhere.
         make_private(directory)
             .map_err(|why| Error::Invalid(format!("cannot make {}: {why}", volume::Shown(directory))))?;

@@ -8,6 +8,6 @@ pub mod summary;
 pub mod torus;
 
 pub use layers::{Layers, Primes};
-pub use places::{Near, Placed, Places};
+pub use places::{Near, Network, Placed, Places};
 pub use summary::{CabinetSummary, Queue, SubNetworkSummary};
 pub use torus::{Coordinates, Torus};

@@ -116,6 +116,15 @@ impl Places {
     }
 }
 
+/// Where all targets are, as a process sees them that writes to them.
+#[derive(Clone, Debug)]
+pub struct Network {
+    /// Where they are.
+    pub places: Arc<Places>,
+    /// Where the process is, if it was told.
+    pub client: Option<Coordinates>,
+}
+
 /// The targets of a set near to each other, among those that another policy likes: its first choice
 /// is the centre, and of its first few ([`pool()`]) the nearest to that one follow. With the
 /// adaptive policy, distance so decides between targets that the scores put first, and never brings
