@@ -21,5 +21,6 @@ mod simulation;
 mod spellings;
 mod starter;
 mod tables;
+mod torus;
 mod unprotected;
 mod volumes;
