@@ -100,7 +100,7 @@ fn a_wrong_torus_is_one_line() {
         let create = run(weft().arg("create").arg(&path).args(["--code", "rs:2+1"]).args(more).args(&scratch.disks));
         assert!(create.status != 0 && !path.exists(), "{more:?}");
         assert!(scratch.disks.iter().all(|disk| !disk.join("weft.label").exists()), "{more:?}");
-        String::from_utf8_lossy(&create.error).into_owned()
+        create.errors
     };
     let small = create(&["--torus", "1,3"]);
     assert_eq!(small.trim_end(), "weft: the torus 1,3 has 3 places, and there are 4 servers");
@@ -113,7 +113,9 @@ fn a_wrong_torus_is_one_line() {
     assert!(create(&["--torus", "2,2", &place("2,0")]).contains("2,0 is not a place in the torus 2,2"));
     assert!(create(&["--torus", "2,2", &place("x")]).contains("a place in a torus"));
     assert!(create(&[&place("1,1")]).contains("--torus"));
-    assert!(create(&["--torus", "2,2", "--at", "/elsewhere=1,1"]).contains("/elsewhere, which is not among the targets"));
+    assert!(
+        create(&["--torus", "2,2", "--at", "/elsewhere=1,1"]).contains("/elsewhere, which is not among the targets")
+    );
     let volume = Volume::new("rs:2+1", 3);
     let of = |at: &str| volume.placement(&["--at", &format!("{}={at}", volume.scratch.disks[0].display())]);
     assert!(of("0").failed(3).contains("has no torus"));
