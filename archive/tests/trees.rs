@@ -52,6 +52,7 @@ impl Lab {
             allow_sharing: false,
             stripe_bytes: None,
             targets,
+            torus: None,
             places: Arc::new(Directories),
         };
         create.run(&scratch.path.join("volume")).unwrap();

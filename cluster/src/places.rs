@@ -62,6 +62,10 @@ impl Places for ClusterPlaces {
         remote.domain().map_err(|why| failed(place, "ask", &why))
     }
 
+    fn server(&self, place: &Path) -> Option<String> {
+        Some(StoreAddress::of(place)?.ok()?.server)
+    }
+
     fn load(&self, place: &Path) -> Option<Observed> {
         let address = StoreAddress::of(place)?.ok()?;
         self.stores.reports.observed(&address.server, &address.target)

@@ -1,8 +1,9 @@
 //! Masters over a network: the storage servers run in this process and count their requests.
 
 use cluster::{ClusterPlaces, Store};
-use fs::Places;
+use fs::Places as _;
 use plan::coding::Coder;
+use plan::topology::{Network, Places, Torus};
 use plan::{Position, RecordOffset, SetId, Span, StripeSeq, TargetId};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,6 +23,9 @@ const READ: u16 = 2;
 /// A store that counts its requests.
 struct Counted {
     store: Store,
+    number: usize,
+    /// Which stores were asked to code, one entry for each stripe.
+    masters: Arc<Mutex<Vec<usize>>>,
     methods: Arc<Mutex<Vec<u16>>>,
     answers: Arc<Mutex<Answers>>,
 }
@@ -39,6 +43,9 @@ enum Answers {
 impl Service for Counted {
     async fn call(&self, request: Request) -> Reply {
         self.methods.lock().unwrap().push(request.method);
+        if request.method == DISTRIBUTE {
+            self.masters.lock().unwrap().push(self.number);
+        }
         let answers = *self.answers.lock().unwrap();
         match (answers, request.method) {
             (Answers::Late(time), DISTRIBUTE) => tokio::time::sleep(time).await,
@@ -54,6 +61,7 @@ struct Lab {
     path: PathBuf,
     servers: Vec<String>,
     methods: Arc<Mutex<Vec<u16>>>,
+    masters: Arc<Mutex<Vec<usize>>>,
     answers: Arc<Mutex<Answers>>,
     targets: Arc<Targets>,
     pool: Arc<BufferPool>,
@@ -66,13 +74,19 @@ impl Lab {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("weft-masters-{}-{number}", std::process::id()));
         let (places, methods) = (ClusterPlaces::default(), Arc::<Mutex<Vec<u16>>>::default());
-        let answers = Arc::new(Mutex::new(Answers::AtOnce));
+        let (answers, masters) = (Arc::new(Mutex::new(Answers::AtOnce)), Arc::<Mutex<Vec<usize>>>::default());
         let (targets, mut servers) = (Arc::new(Targets::new()), Vec::new());
         for store in 0..stores {
             let all: Vec<PathBuf> = (0..disks).map(|disk| path.join(format!("{store}/disk{disk}"))).collect();
             all.iter().for_each(|disk| std::fs::create_dir_all(disk).unwrap());
             let opened = Store::open(&all).unwrap();
-            let service = Counted { store: opened, methods: methods.clone(), answers: answers.clone() };
+            let service = Counted {
+                store: opened,
+                number: store,
+                masters: masters.clone(),
+                methods: methods.clone(),
+                answers: answers.clone(),
+            };
             let server = Server::new(Arc::new(service), ServerOptions::default());
             let listener = cluster::runtime().block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
             servers.push(listener.local_addr().unwrap().to_string());
@@ -88,7 +102,7 @@ impl Lab {
         let layout = SetLayout { volume: VolumeId([9; 16]), set: SetId(3), code, places: all };
         let writer = SetWriter::create(targets.clone(), pool.clone(), layout, 64 << 20, 1);
         methods.lock().unwrap().clear();
-        Self { path, servers, methods, answers, targets, pool, writer }
+        Self { path, servers, methods, masters, answers, targets, pool, writer }
     }
 
     fn append(&self, by: Coder, length: usize, sequence: u64) -> Appended {
@@ -165,6 +179,30 @@ fn a_store_with_several_disks_sends_itself_nothing() {
     for position in 0..6 {
         assert!(here.chunk(position, 3) == there.chunk(position, 3), "position {position}");
     }
+}
+
+/// The first stripe of a client in a torus, of which nobody knows yet how fast Masters are.
+#[test]
+fn the_nearest_store_codes_the_first_stripe() {
+    let first = |sizes: &str, client: Option<&str>| {
+        let lab = Lab::new("rs:4+2", 6, 1);
+        let torus: Torus = sizes.parse().unwrap();
+        let of = (0..6).map(TargetId).zip(torus.all()).collect();
+        let client = client.map(|at| at.parse().unwrap());
+        lab.targets.set_network(Some(Network { places: Arc::new(Places { torus, of }), client }));
+        assert_eq!(lab.append(Coder::Master, 70_000, 0).by, Coder::Master);
+        let masters = lab.masters.lock().unwrap().clone();
+        assert_eq!(masters.len(), 1);
+        masters[0]
+    };
+    // Wherever the client is, the store beside it.
+    for at in 0..6 {
+        assert_eq!(first("6", Some(&at.to_string())), at);
+    }
+    assert_eq!(first("2,3", Some("1,2")), 5);
+    // Where it is not known, one in the middle of the set.
+    let middle = first("100", None);
+    assert!([2, 3].contains(&middle), "{middle}");
 }
 
 #[test]

@@ -64,6 +64,7 @@ fn an_opening_that_panics_ends_the_start_with_an_error() {
         placement: fs::Placement::default(),
         allow_sharing: false,
         stripe_bytes: None,
+        torus: None,
         places: Arc::new(fs::Directories),
     }
     .run(&volume)

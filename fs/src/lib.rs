@@ -69,6 +69,7 @@ pub use meta::{Attributes, BulkFile, FileKind, Listed, New, ROOT, RenameMode, Se
 pub use plan::coding::Coding;
 pub use plan::membership::TargetState;
 pub use plan::placement::{Placement, PolicyName, Scoring};
+pub use plan::topology::{Coordinates, Torus};
 pub use plan::{Domain, Ino};
 pub use server::Sessions;
 pub use session::port::FileLock;
@@ -80,6 +81,7 @@ pub use volume::opened::{METADATA_BYTES, OpenOptions, Warn, lock as lock_directo
 pub use volume::places::{Directories, Places};
 pub use volume::standby::standby_index;
 pub use volume::stripe_size::{full_stripe_bytes, stripe_of_blocks};
+pub use volume::torus::InTorus;
 pub use volume::voters::Voters;
 pub use volume::warnings::Warnings;
 

@@ -227,6 +227,7 @@ impl FileSystem {
             chunk_bytes: label.chunk_bytes,
             durability: label.durability,
             coding: options.coding.unwrap_or(label.coding),
+            at: label.place_of_client(options.at)?,
             // What others wrote may be longer than what is written here.
             full_stripe: full_stripe_bytes(shape.k),
             stripe_bytes: of_process(shape.k, label.stripe_bytes.map(|bytes| bytes as usize))? - MANIFEST_BYTES,

@@ -24,6 +24,7 @@ fn make_the_golden_volume() {
         placement: plan::placement::Placement::default(),
         allow_sharing: false,
         stripe_bytes: None,
+        torus: None,
         places: std::sync::Arc::new(fs::Directories),
     };
     let volume = place.join("volume");

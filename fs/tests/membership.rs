@@ -38,6 +38,7 @@ impl Place {
             placement: Placement::default(),
             allow_sharing: false,
             stripe_bytes: None,
+            torus: None,
             places: Arc::new(fs::Directories),
         };
         create.run(&place.0.join("volume")).unwrap();

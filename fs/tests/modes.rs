@@ -44,6 +44,7 @@ fn only_the_owner_can_access_a_volume_whatever_the_umask() {
         placement: plan::placement::Placement::default(),
         allow_sharing: false,
         stripe_bytes: None,
+        torus: None,
         places: Arc::new(fs::Directories),
     };
     create.run(&volume).unwrap();

@@ -32,6 +32,7 @@ impl Place {
             placement: plan::placement::Placement::default(),
             allow_sharing: false,
             stripe_bytes: None,
+            torus: None,
             places: std::sync::Arc::new(fs::Directories),
         };
         create.run(&place.0.join("volume")).unwrap();

@@ -39,6 +39,7 @@ impl Place {
             placement: Placement::default(),
             allow_sharing,
             stripe_bytes: None,
+            torus: None,
             places: Arc::new(fs::Directories),
         };
         create.run(&self.0.join("volume"))

@@ -20,6 +20,7 @@ fn create(place: &Path, stripe_bytes: Option<usize>) -> fs::Result<()> {
         placement: plan::placement::Placement::default(),
         allow_sharing: false,
         stripe_bytes,
+        torus: None,
         places: Arc::new(fs::Directories),
     };
     create.run(&place.join("volume"))

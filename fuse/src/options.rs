@@ -65,6 +65,8 @@ pub struct Options {
     pub channels: Option<usize>,
     /// The store that codes stripes, where it has a block of them.
     pub master: Option<String>,
+    /// Where this machine is in the volume's torus. For the process that opens the volume.
+    pub torus: Option<fs::Coordinates>,
     /// Mount over a directory that has entries, which are hidden meanwhile.
     pub nonempty: bool,
     /// Where messages about failing requests go.
@@ -87,6 +89,7 @@ impl Default for Options {
             stripe_bytes: None,
             channels: None,
             master: None,
+            torus: None,
             nonempty: false,
             log: Log::default(),
         }
@@ -96,7 +99,7 @@ impl Default for Options {
 /// The options by name, for messages.
 const OPTION_NAMES: &str = "ro, rw, allow_other, noallow_other, suid, nosuid, dev, nodev, exec, noexec, sync, async, \
     writeback, nonempty, coding=client, coding=server, coding=auto, stripe_bytes=BYTES, channels=N, master=STORE, \
-    threads=N, fsname=NAME, and without effect: defaults, default_permissions, atime, noatime, relatime, nodiratime, \
+    torus=PLACE, threads=N, fsname=NAME, and without effect: defaults, default_permissions, atime, noatime, relatime, nodiratime, \
     lazytime, auto, noauto, nofail, user, nouser, users, owner, group, _netdev, comment=TEXT, x-*";
 
 /// A number of bytes, with k or M for KiB or MiB.
@@ -117,7 +120,8 @@ fn bytes_of(text: &str) -> Result<usize, String> {
 /// When one is unknown; the message names those that are known.
 pub fn parse_options(list: &str) -> Result<Options, String> {
     let mut options = Options::default();
-    for option in list.split(',').map(str::trim).filter(|option| !option.is_empty()) {
+    let mut parts = list.split(',').map(str::trim).filter(|option| !option.is_empty()).peekable();
+    while let Some(option) = parts.next() {
         match option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value))) {
             ("ro", None) => options.read_only = true,
             ("rw", None) => options.read_only = false,
@@ -137,6 +141,14 @@ pub fn parse_options(list: &str) -> Result<Options, String> {
             ("coding", Some(coding)) => options.coding = Some(coding.parse()?),
             ("stripe_bytes", Some(bytes)) => options.stripe_bytes = Some(bytes_of(bytes)?),
             ("master", Some(store)) if !store.is_empty() => options.master = Some(store.into()),
+            // Numbers that follow are no options.
+            ("torus", Some(first)) => {
+                let mut place = first.to_owned();
+                while let Some(number) = parts.next_if(|part| part.bytes().all(|byte| byte.is_ascii_digit())) {
+                    place = place + "," + number;
+                }
+                options.torus = Some(place.parse().map_err(|why| format!("torus={place}: {why}"))?);
+            }
             ("channels", Some(number)) => {
                 let channels = number.parse().ok().filter(|channels| (1..=64).contains(channels));
                 let why = || format!("channels={number}: there are 1 to 64 connections to each store");
@@ -196,6 +208,9 @@ mod tests {
         let options = parse_options("stripe_bytes=6k,channels=10,master=store://h:1").unwrap();
         assert_eq!((options.stripe_bytes, options.channels), (Some(6144), Some(10)));
         assert_eq!(options.master.as_deref(), Some("store://h:1"));
+        let options = parse_options("torus=1,0,3,ro,channels=2").unwrap();
+        assert_eq!((options.torus.unwrap().to_string().as_str(), options.read_only), ("1,0,3", true));
+        assert!(parse_options("torus=a").unwrap_err().contains("4,2,7") && parse_options("1").is_err());
         assert_eq!(parse_options("stripe_bytes=6144").unwrap().stripe_bytes, Some(6144));
     }
 

@@ -33,6 +33,7 @@ impl Place {
             allow_sharing: false,
             stripe_bytes: None,
             targets: (0..6).map(|number| self.0.join(format!("t{number}"))).collect(),
+            torus: None,
             places: Arc::new(Directories),
         };
         create.run(&self.0.join("volume")).unwrap();

@@ -40,17 +40,42 @@ impl Masters {
     /// whose turn it is. It counts at once. Before there were any, it is another one with each set,
     /// so that clients that know nothing do not all begin with the same one.
     pub fn next(&mut self, set: SetId, places: &[Option<TargetId>], bytes: usize) -> Option<Position> {
+        self.next_by_way(set, places, bytes, |_| None)
+    }
+
+    /// The same in a network where stripes cross more links with one Master than with another:
+    /// `links` says how many, if that is known. One with which they cross twice as many has half as
+    /// many turns, as if it took twice as long, and of several whose turn it is the one with the
+    /// fewest is first. So the nearest has most of the work, but not all: it would be the narrow
+    /// place of a client that writes much.
+    pub fn next_by_way(
+        &mut self,
+        set: SetId,
+        places: &[Option<TargetId>],
+        bytes: usize,
+        links: impl Fn(TargetId) -> Option<u64>,
+    ) -> Option<Position> {
         let usual = self.usual_pace();
+        let ways: BTreeMap<TargetId, u64> =
+            Position::placed(places).filter_map(|(_, id)| Some((id, links(id)?))).collect();
+        let (least, most) = (ways.values().min().copied().unwrap_or(0), ways.values().max().copied().unwrap_or(0));
+        // One of which nothing is known is as far as the farthest.
+        let links = |id: TargetId| ways.get(&id).copied().unwrap_or(most);
+        let way = |id: TargetId| ((links(id) + 1) as f64 / (least + 1) as f64).min(MAX_FACTOR);
         let latest = Position::placed(places).map(|(_, id)| self.due(id)).fold(0.0, f64::max);
         let stride = cost(bytes);
-        let turn = |id: TargetId| (self.due(id)).max(latest - MOST_BEHIND * stride * MAX_FACTOR);
+        let due = |id: TargetId| (self.due(id)).max(latest - MOST_BEHIND * stride * MAX_FACTOR);
+        // When it would be done, compared with the nearest: from the beginning the far ones wait.
+        let turn = |id: TargetId| due(id) + stride * (way(id) - 1.0);
         let first = Position::placed(places).map(|(_, id)| turn(id)).fold(f64::INFINITY, f64::min);
-        let is_first = |id: &TargetId| turn(*id) <= first;
+        let next = |id: TargetId| turn(id) <= first;
+        let nearest = Position::placed(places).filter(|(_, id)| next(*id)).map(|(_, id)| links(id)).min();
+        let is_first = |id: &TargetId| next(*id) && Some(links(*id)) == nearest;
         let position = master(set, &places.iter().map(|id| id.filter(is_first)).collect::<Vec<_>>())?;
         let id = places[position.index()]?;
         let factor =
             self.known.get(&id).and_then(|known| known.pace).zip(usual).map_or(1.0, |(pace, usual)| pace / usual);
-        let due = turn(id) + stride * factor.clamp(1.0 / MAX_FACTOR, MAX_FACTOR);
+        let due = due(id) + stride * way(id) * factor.clamp(1.0 / MAX_FACTOR, MAX_FACTOR);
         self.known.entry(id).or_default().due = due;
         Some(position)
     }
@@ -137,5 +162,49 @@ mod tests {
         assert_eq!(Masters::default().next(SetId(1), &[None, None], 1), None);
         let one = Masters::default().next(SetId(1), &[None, Some(TargetId(7))], 1);
         assert_eq!(one, Some(Position(1)));
+    }
+
+    /// How many of 700 stripes of one set each Master codes, with so many links for each.
+    fn by_way(links: [Option<u64>; 4]) -> Vec<usize> {
+        let mut masters = Masters::default();
+        let mut counts = vec![0; 4];
+        for _ in 0..700 {
+            let at = masters.next_by_way(SetId(3), &places(0..4), 1 << 20, |id| links[usize::from(id.0)]).unwrap();
+            counts[at.index()] += 1;
+        }
+        counts
+    }
+
+    #[test]
+    fn the_nearest_codes_most_and_not_all() {
+        // 1, 1/2, 1/4 and 1/4.
+        let counts = by_way([Some(1), Some(3), Some(7), None]);
+        let wanted = [350, 175, 87, 87];
+        assert!(counts.iter().zip(wanted).all(|(&count, wanted)| count.abs_diff(wanted) <= 4), "{counts:?}");
+        // No Master is so far that it is never tried.
+        let far = by_way([Some(0), Some(1000), Some(1000), Some(1000)]);
+        assert!(far[0] > 480 && far[1..].iter().all(|&count| count > 50), "{far:?}");
+        // Where nothing is known, or all are as far, they take turns.
+        assert_eq!(by_way([None; 4]), [175; 4]);
+        assert_eq!(by_way([Some(5); 4]), [175; 4]);
+    }
+
+    /// All tori of a few places, with a set on four of them: the first stripe goes to the Master
+    /// with the fewest links, wherever the client is.
+    #[test]
+    fn the_first_stripe_goes_to_the_nearest() {
+        for sizes in ["4", "7", "2,2", "3,2", "2,2,2"] {
+            let torus: crate::topology::Torus = sizes.parse().unwrap();
+            let of: BTreeMap<TargetId, _> = (0..).map(TargetId).zip(torus.all()).collect();
+            let there = crate::topology::Places { torus, of };
+            for client in there.of.values() {
+                for set in (0..20).map(SetId) {
+                    let links = |id: TargetId| there.links(Some(client), 2, id, &places(0..4));
+                    let first = Masters::default().next_by_way(set, &places(0..4), 100, links).unwrap();
+                    let least = (0..4).filter_map(|id| links(TargetId(id))).min();
+                    assert_eq!(links(TargetId(first.index() as u16)), least, "{sizes} from {client}");
+                }
+            }
+        }
     }
 }

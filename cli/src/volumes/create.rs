@@ -6,7 +6,7 @@ use crate::failure::{Failure, Outcome};
 use crate::{show, unprotected};
 use clap::Args;
 use cluster::StoreAddress;
-use fs::{Coding, Domain, Known, Placement, PolicyName, Remains, Voters};
+use fs::{Coding, Coordinates, Domain, InTorus, Known, Placement, PolicyName, Remains, Torus, Voters};
 use plan::placement::{most_on_one, survived_when_shared};
 use plan::sizes;
 use serde_json::{Value, json};
@@ -37,6 +37,10 @@ use volume::Shown;
       /disk[1-6]
   # Four disks for six blocks: two have two. One disk may be lost, not two.
   weft volume create /srv/films --code rs:4+2 --allow-sharing /disk[1-4]
+  # Stores in a torus of 4 x 2 x 2; one is said to be at 1,0,0.
+  weft volume create /srv/films --code rs:6+3 \\
+      --torus 4,2,2 --at store://10.0.0.3:7701/disk0=1,0,0 \\
+      store://10.0.0.{1,2,3,4,5,6,7,8,9}:7701/disk0
 
 Put every directory on a disk of its own: the volume survives the loss of any m of them. There may be more \
 directories than the code has blocks. The volume's own directory holds nothing that cannot be rebuilt.
@@ -85,6 +89,14 @@ pub struct CreateArguments {
     /// How many names of such a path make a domain [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     domain_level: Option<u8>,
+    /// The sizes of the torus that the servers are connected in: the targets of a set are near each
+    /// other in it
+    #[arg(long, value_name = "SIZES")]
+    torus: Option<Torus>,
+    /// Where a target's server is in the torus [default: the next place that is free, in the order
+    /// of the targets; the last number counts first]
+    #[arg(long, value_name = "DIR=PLACE", requires = "torus", value_parser = place_of)]
+    at: Vec<(PathBuf, Coordinates)>,
     /// How new data is placed: random (more where more is free), round-robin, adaptive, crush or
     /// prime
     #[arg(long, default_value_t, value_name = "POLICY")]
@@ -98,6 +110,12 @@ pub struct CreateArguments {
 fn domain_of(text: &str) -> Result<(PathBuf, Domain), String> {
     let (target, domain) = text.rsplit_once('=').ok_or("give it as DIR=PATH, such as /disk1=rack1/host3")?;
     Ok((target.into(), domain.parse::<Domain>().map_err(|why| why.to_string())?))
+}
+
+/// A target and the place of its server in a torus, with the last equals sign between them.
+pub fn place_of(text: &str) -> Result<(PathBuf, Coordinates), String> {
+    let (target, place) = text.rsplit_once('=').ok_or("give it as DIR=PLACE, such as /disk1=4,2,7")?;
+    Ok((target.into(), place.parse::<Coordinates>().map_err(|why| why.to_string())?))
 }
 
 pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
@@ -136,6 +154,17 @@ pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
         },
         allow_sharing: arguments.allow_sharing,
         stripe_bytes,
+        torus: match &arguments.torus {
+            Some(torus) => Some(InTorus {
+                torus: torus.clone(),
+                at: arguments
+                    .at
+                    .iter()
+                    .map(|(given, at)| Ok((target(given)?, at.clone())))
+                    .collect::<Result<_, Failure>>()?,
+            }),
+            None => None,
+        },
         places: places(),
     }
     .run(&arguments.volume)?;

@@ -31,6 +31,8 @@ use volume::Shown;
   weft mount --config /etc/weft/weft.toml
   weft mount weft://127.0.0.1:7600/films /mnt \\
       --coding server
+  weft mount weft://127.0.0.1:7600/films /mnt \\
+      -o coding=server,torus=1,0,3
 
 The mount runs in the background until `weft unmount`, umount or SIGTERM; each of these commits everything first. It \
 writes errors to mount.log in the volume directory; for a volume of a cluster, in a directory below /run/weft.
@@ -68,6 +70,10 @@ pub struct MountArguments {
     /// store://HOST:PORT; also -o master=STORE [default: another one for each chunk set]
     #[arg(long, value_name = "STORE", env = "WEFT_MASTER")]
     master: Option<String>,
+    /// Where this machine is in the volume's torus, so that near stores code more of its stripes;
+    /// also -o torus=PLACE [default: only the ways between stores count]
+    #[arg(long, value_name = "PLACE", env = "WEFT_TORUS")]
+    torus: Option<fs::Coordinates>,
     /// Serve metrics over HTTP for Prometheus: /metrics, /health and /ready
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address, env = "WEFT_METRICS")]
     metrics: Option<SocketAddr>,
@@ -102,6 +108,7 @@ impl MountArguments {
         options.stripe_bytes = self.stripe_bytes.or(options.stripe_bytes);
         options.channels = self.channels.or(options.channels);
         options.master = self.master.clone().or(options.master);
+        options.torus = self.torus.clone().or(options.torus);
         Ok(options)
     }
 }
@@ -146,6 +153,7 @@ fn in_foreground(arguments: &MountArguments) -> Outcome {
         coding: options.coding,
         stripe_bytes: options.stripe_bytes,
         master: options.master.clone().map(PathBuf::from),
+        at: options.torus.clone(),
     };
     of_clients(&options, &volume)?;
     options.channels.into_iter().for_each(cluster::set_channels);
@@ -297,6 +305,7 @@ fn in_background(arguments: &MountArguments, identity: Option<&Path>, as_json: b
         .args(arguments.stripe_bytes.iter().flat_map(|bytes| ["--stripe-bytes".into(), bytes.to_string()]))
         .args(arguments.channels.iter().flat_map(|channels| ["--channels".into(), channels.to_string()]))
         .args(arguments.master.iter().flat_map(|master| ["--master", master]))
+        .args(arguments.torus.iter().flat_map(|at| ["--torus".into(), at.to_string()]))
         .args(["--patience".into(), arguments.patience.to_string()])
         .args(mount_directory.iter().map(|_| "--held"));
     command.arg("--").arg(volume).arg(mountpoint);

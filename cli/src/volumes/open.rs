@@ -96,13 +96,14 @@ pub struct Writing {
     pub coding: Option<fs::Coding>,
     pub stripe_bytes: Option<usize>,
     pub master: Option<PathBuf>,
+    pub at: Option<fs::Coordinates>,
 }
 
 /// The same, and says how stripes are written.
 pub fn open_with(volume: &Path, read_only: bool, writing: &Writing) -> Result<Open, Failure> {
     open_as(volume, || {
-        let Writing { coding, stripe_bytes, master } = writing.clone();
-        OpenOptions { coding, stripe_bytes, master, ..options(read_only) }
+        let Writing { coding, stripe_bytes, master, at } = writing.clone();
+        OpenOptions { coding, stripe_bytes, master, at, ..options(read_only) }
     })
 }
 

@@ -1,14 +1,16 @@
 //! `weft target placement`: how new chunk sets are placed, and why one goes where it goes.
 
+use super::create::place_of;
 use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::Args;
-use fs::{FileSystem, Placement, PolicyName, Scoring, SetExplained};
+use fs::{Coordinates, FileSystem, Placement, PolicyName, Scoring, SetExplained, Torus};
 use plan::placement::score::Coefficients;
 use plan::placement::temperature::{MAX_TAU, Tau};
 use plan::{SetId, TargetId};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use volume::Shown;
 
 /// Set how new data is placed, or show it; what is there stays where it is
@@ -19,13 +21,21 @@ use volume::Shown;
   weft target placement /srv/films adaptive
   weft target placement /srv/films adaptive \\
       --coefficients 0.5,0.5,0.5,2 --tau 0.8
+  # Its servers are in a torus; two of them are where it says.
+  weft target placement /srv/films --torus 4,2,7 \\
+      --at /disk1=0,0,0 --at /disk2=0,0,1
+  weft target placement /srv/films --torus none
   weft target placement /srv/films
   weft target placement /srv/films --explain next
   weft target placement weft://10.0.0.1:7600/films \\
       --explain 1234 --json
 
 The score of a target is (a C + b F) / (c N + d T + 1): C is the idle share of its store's processors, less what its \
-queue takes, F its free space, N the used share of the network and T how much it was accessed lately.")]
+queue takes, F its free space, N the used share of the network and T how much it was accessed lately.
+
+In a torus, adaptive and random put the targets of a set near each other: the first choice of the policy is the \
+centre, and of its first choices, twice as many as the set needs, the nearest follow (fewer where there are few \
+targets). All targets of a server are at one place. A target without a domain is in that of its place, such as 4/2/7.")]
 pub struct Arguments {
     /// The volume
     pub volume: PathBuf,
@@ -45,8 +55,15 @@ pub struct Arguments {
     #[arg(long, value_name = "E", requires = "policy")]
     evenness: Option<f64>,
     /// Say why a chunk set goes where it goes: its number, or next for the one after the last
-    #[arg(long, value_name = "SET", conflicts_with = "policy", value_parser = set)]
+    #[arg(long, value_name = "SET", conflicts_with_all = ["policy", "torus", "at"], value_parser = set)]
     explain: Option<Set>,
+    /// The sizes of the torus that the servers are connected in, or none
+    #[arg(long, value_name = "SIZES", value_parser = sizes)]
+    torus: Option<Sizes>,
+    /// Where a target's server is in the torus [default: where it was, or the next place that is
+    /// free]
+    #[arg(long, value_name = "TARGET=PLACE", value_parser = place_of)]
+    at: Vec<(PathBuf, Coordinates)>,
 }
 
 /// A chunk set; None: the next one.
@@ -60,6 +77,19 @@ fn set(text: &str) -> Result<Set, String> {
             Ok(number) if number > 0 => Ok(Set(Some(SetId(number)))),
             _ => Err("give the number of a chunk set, from 1, or next".into()),
         },
+    }
+}
+
+/// The sizes of a torus; None: no torus.
+#[derive(Clone, Debug)]
+struct Sizes(Option<Torus>);
+
+fn sizes(text: &str) -> Result<Sizes, String> {
+    match text {
+        "none" => Ok(Sizes(None)),
+        text => {
+            text.parse().map(|torus| Sizes(Some(torus))).map_err(|why: plan::topology::torus::NoTorus| why.to_string())
+        }
     }
 }
 
@@ -80,17 +110,17 @@ fn tau(text: &str) -> Result<Tau, String> {
 }
 
 /// Shows or changes the placement of a volume.
-pub fn run(arguments: &Arguments, volume: &FileSystem, as_json: bool) -> Outcome {
+///
+/// `known` is the path of a target as the volume knows it.
+pub fn run(arguments: &Arguments, volume: &FileSystem, known: impl Fn(&Path) -> PathBuf, as_json: bool) -> Outcome {
     if let Some(Set(set)) = arguments.explain {
         let explained = volume.explain_set(set)?;
         return if as_json { show::json(&document(&explained)) } else { print(&explained) };
     }
+    set_torus(arguments, volume, known)?;
     let Some(policy) = arguments.policy else {
-        let placement = volume.placement();
-        if as_json {
-            return show::json(&described(&placement));
-        }
-        return show::text(format_args!("new data is placed by {}", words(&placement)));
+        let stays = if arguments.changes() { "; what is there stays" } else { "" };
+        return tell(volume, stays, as_json);
     };
     let (coefficients, tau, evenness) = (arguments.coefficients, arguments.tau, arguments.evenness);
     let is_said = coefficients.is_some() || tau.is_some() || evenness.is_some();
@@ -108,16 +138,51 @@ pub fn run(arguments: &Arguments, volume: &FileSystem, as_json: bool) -> Outcome
     }
     let placement = Placement { policy, domain_level: arguments.domain_level, scoring: is_said.then_some(scoring) };
     volume.set_placement(placement)?;
-    if as_json {
-        return show::json(&described(&placement));
+    tell(volume, "; what is there stays", as_json)
+}
+
+/// Gives the volume a torus, or takes it away, if that is what is wanted.
+fn set_torus(arguments: &Arguments, volume: &FileSystem, known: impl Fn(&Path) -> PathBuf) -> Outcome {
+    let at: Vec<(PathBuf, Coordinates)> = arguments.at.iter().map(|(target, at)| (known(target), at.clone())).collect();
+    match &arguments.torus {
+        Some(Sizes(None)) if !at.is_empty() => Err(Failure::Usage("without a torus there are no places".into())),
+        Some(Sizes(None)) => Ok(volume.forget_torus()?),
+        Some(Sizes(torus)) => Ok(volume.set_torus(torus.clone(), &at)?),
+        None if !at.is_empty() => Ok(volume.set_torus(None, &at)?),
+        None => Ok(()),
     }
-    show::text(format_args!("new data is placed by {}; what is there stays", words(&placement)))
+}
+
+/// Shows how a volume places new data.
+fn tell(volume: &FileSystem, stays: &str, as_json: bool) -> Outcome {
+    let (placement, torus) = (volume.placement(), volume.torus());
+    let paths: BTreeMap<TargetId, PathBuf> =
+        volume.known_targets().into_iter().map(|target| (target.id, target.path)).collect();
+    if as_json {
+        let mut document = described(&placement);
+        document["torus"] = torus.map_or(Value::Null, |torus| {
+            let target = |(id, at): (&TargetId, &Coordinates)| {
+                json!({ "id": id.0, "path": paths.get(id).map(|path| show::path(path)), "at": at.to_string() })
+            };
+            let targets: Vec<Value> = torus.of.iter().map(target).collect();
+            json!({ "sizes": torus.torus.to_string(), "targets": targets })
+        });
+        return show::json(&document);
+    }
+    let within = torus.as_ref().map_or_else(String::new, |torus| format!(", in the torus {}", torus.torus));
+    show::text(format_args!("new data is placed by {}{within}{stays}", words(&placement)))?;
+    for (id, at) in torus.iter().flat_map(|torus| &torus.of) {
+        if let Some(path) = paths.get(id) {
+            show::text(format_args!("  {} is at {at}", Shown(path)))?;
+        }
+    }
+    Ok(())
 }
 
 impl Arguments {
     /// Whether it changes the volume, or only shows something.
     pub fn changes(&self) -> bool {
-        self.policy.is_some()
+        self.policy.is_some() || self.torus.is_some() || !self.at.is_empty()
     }
 }
 
@@ -159,6 +224,30 @@ fn path_of(explained: &SetExplained, id: TargetId) -> String {
     explained.paths.get(&id).map_or_else(|| format!("target {}", id.0), |path| Shown(path).to_string())
 }
 
+/// The target from which the hops of the others are counted: the first choice of the policy.
+fn centre(explained: &SetExplained) -> Option<TargetId> {
+    explained.now.targets.iter().find(|target| target.rank == Some(0)).map(|target| target.id)
+}
+
+/// The member of a set on these targets with which the fewest links are crossed when it codes.
+fn nearest(explained: &SetExplained, places: &[Option<TargetId>]) -> Option<TargetId> {
+    let torus = explained.torus.as_ref()?;
+    let links = |id: TargetId| Some((torus.links(None, 0, id, places)?, id));
+    places.iter().flatten().filter_map(|id| links(*id)).min().map(|(_, id)| id)
+}
+
+/// Where a target is in the torus, and how far from another one.
+fn whereabouts(explained: &SetExplained, id: TargetId, from: Option<TargetId>) -> String {
+    let Some(at) = explained.torus.as_ref().and_then(|torus| torus.of.get(&id)) else { return String::new() };
+    let hops = hops(explained, id, from);
+    let hops = hops.map_or_else(String::new, |hops| format!(", {}", show::count(hops as usize, "hop")));
+    format!(" (at {at}{hops})")
+}
+
+fn hops(explained: &SetExplained, id: TargetId, from: Option<TargetId>) -> Option<u32> {
+    explained.torus.as_ref()?.between(from?, id)
+}
+
 fn print(explained: &SetExplained) -> Outcome {
     let (set, now) = (explained.now.set, &explained.now);
     match &explained.there {
@@ -167,9 +256,14 @@ fn print(explained: &SetExplained) -> Outcome {
             words(&explained.placement)
         ))?,
         Some(places) => {
-            show::text(format_args!("chunk set {set} is on:"))?;
+            let master = nearest(explained, places);
+            let from = master.map_or_else(String::new, |id| format!(", with hops from {}", path_of(explained, id)));
+            show::text(format_args!("chunk set {set} is on{from}:"))?;
             for (position, id) in places.iter().enumerate() {
-                let place = id.map_or_else(|| "nothing".into(), |id| path_of(explained, id));
+                let place = id.map_or_else(
+                    || "nothing".into(),
+                    |id| path_of(explained, id) + &whereabouts(explained, id, master),
+                );
                 show::text(format_args!("  {position:3}  {place}"))?;
             }
             show::text(format_args!(
@@ -190,7 +284,8 @@ fn print(explained: &SetExplained) -> Outcome {
             )
         });
         let rank = target.rank.map_or_else(|| "   ".into(), |rank| format!("{:3}", rank + 1));
-        show::text(format_args!("  {rank}  {}: {}{score}", path_of(explained, target.id), target.reason))?;
+        let at = whereabouts(explained, target.id, centre(explained));
+        show::text(format_args!("  {rank}  {}{at}: {}{score}", path_of(explained, target.id), target.reason))?;
     }
     show::text(format_args!("  a domain may have {} of it", show::count(now.most_in_a_domain, "chunk")))
 }
@@ -202,6 +297,8 @@ fn document(explained: &SetExplained) -> Value {
             "id": target.id.0,
             "path": explained.paths.get(&target.id).map(|path| show::path(path)),
             "rank": target.rank,
+            "at": explained.torus.as_ref().and_then(|torus| torus.of.get(&target.id)).map(ToString::to_string),
+            "hops": hops(explained, target.id, centre(explained)),
             "score": target.score,
             "load": explained.loads.get(&target.id),
             "reason": target.reason,

@@ -262,6 +262,7 @@ fn dev(arguments: &DevArguments, as_json: bool) -> Outcome {
             placement: fs::Placement::default(),
             allow_sharing: false,
             stripe_bytes: None,
+            torus: None,
             places: places(),
         };
         create.run(&volume)?;

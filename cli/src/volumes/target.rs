@@ -7,7 +7,7 @@ use crate::failure::{Failure, Outcome};
 use crate::{interrupt, progress, show};
 use clap::{Args, Subcommand};
 use cluster::StoreAddress;
-use fs::Domain;
+use fs::{Coordinates, Domain};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -26,7 +26,9 @@ enum Command {
     #[command(after_help = "Examples:
   weft target add /srv/films /disk7
   weft target add weft://10.0.0.1:7600/films \\
-      store://10.0.0.4:7701/disk0 --domain rack2/host4")]
+      store://10.0.0.4:7701/disk0 --domain rack2/host4
+  weft target add weft://10.0.0.1:7600/films \\
+      store://10.0.0.5:7701/disk0 --at 1,0,3")]
     Add {
         /// The volume
         volume: PathBuf,
@@ -35,6 +37,10 @@ enum Command {
         /// Its failure domain, such as rack1/host3 [default: what its store says]
         #[arg(long, value_name = "PATH")]
         domain: Option<Domain>,
+        /// The place of its server in the volume's torus [default: that of the server's other
+        /// targets, or the next one that is free]
+        #[arg(long, value_name = "PLACE")]
+        at: Option<Coordinates>,
     },
     /// Move everything from targets to the others, and remove them from the volume
     #[command(
@@ -184,8 +190,8 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     let control = interrupt::control(false);
     let begun = Instant::now();
     match &arguments.command {
-        Command::Add { target, domain, .. } => {
-            let id = volume.add_target(&new_target(target)?, domain.clone())?;
+        Command::Add { target, domain, at, .. } => {
+            let id = volume.add_target_at(&new_target(target)?, domain.clone(), at.as_ref())?;
             if as_json {
                 show::json(&json!({ "target": id.0, "path": show::path(target) }))?;
             } else {
@@ -235,7 +241,9 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
                 show::text(format_args!("{} is {what}; what is on it stays", Shown(target)))?;
             }
         }
-        Command::Placement(arguments) => placement::run(arguments, &volume, as_json)?,
+        Command::Placement(given) => {
+            placement::run(given, &volume, |target| known(arguments.volume(), target), as_json)?;
+        }
     }
     if !as_json && !only_shows {
         // Blocks that were written while a target was missing are on no target yet.

@@ -22,5 +22,6 @@ mod simulation;
 mod spellings;
 mod starter;
 mod tables;
+mod torus;
 mod unprotected;
 mod volumes;

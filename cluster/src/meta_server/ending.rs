@@ -114,6 +114,7 @@ impl Lab {
             placement: fs::Placement::default(),
             allow_sharing: false,
             stripe_bytes: None,
+            torus: None,
             places: Arc::new(Directories),
         }
         .run(&directory)

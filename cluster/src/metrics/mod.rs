@@ -40,6 +40,7 @@ mod tests {
             placement: fs::Placement::default(),
             allow_sharing: false,
             stripe_bytes: None,
+            torus: None,
             places: Arc::new(fs::Directories),
         };
         create.run(&place.join("volume")).unwrap();

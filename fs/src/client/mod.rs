@@ -154,6 +154,7 @@ pub(crate) fn begin(server: Server, name: &str, wishes: &OpenOptions) -> Result<
         chunk_bytes: label.chunk_bytes,
         durability: label.durability,
         coding: wishes.coding.unwrap_or(label.coding),
+        at: label.place_of_client(wishes.at.clone())?,
         full_stripe,
         stripe_bytes: full_stripe - stripe_size::MANIFEST_BYTES,
     };
@@ -235,6 +236,7 @@ impl FileSystem {
             self.store.close_target(member.id, member.role != TargetRole::Active);
         }
         *self.volume.missing.lock() = missing;
+        self.store.set_network(&label);
         client.generation.store(label.generation, Ordering::Relaxed);
         Ok(())
     }

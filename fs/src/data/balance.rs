@@ -6,6 +6,7 @@ use crate::volume::label::{Label, Role};
 use crate::volume::places::Places;
 use plan::membership::TargetState;
 use plan::placement::{Load, Observed, Observer, Placement, Placer, PolicyName, Rules, TargetCandidate, TargetLoad};
+use plan::topology::places::pool;
 use plan::{SetId, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -168,19 +169,27 @@ impl Balance {
     }
 
     /// The targets of a new set of the volume's code in a large cluster, on none of `others`,
-    /// without a look at every target: only those that are chosen must be `good`. None where that
+    /// without a look at every target: only those that are chosen must be `good`. In a torus they
+    /// are near each other. None where that
     /// is not possible, or the policy has no memory.
     pub fn place_apart(
         &self,
         set: SetId,
         others: &[TargetId],
+        near: Option<&plan::topology::Places>,
         good: impl Fn(TargetId) -> bool,
     ) -> Option<Vec<Option<TargetId>>> {
         let mut state = self.state();
         if state.placement.policy != PolicyName::Adaptive {
             return None;
         }
-        let places = state.placer.place_apart(set, others)?;
+        let (width, known) = (state.rules.width, state.members.len().saturating_sub(others.len()));
+        let places = match near {
+            None => state.placer.place_apart(set, others)?,
+            Some(near) => state.placer.place_among(set, others, pool(width, known), |ids| {
+                near.nearest_first(ids, |id| *id);
+            })?,
+        };
         let taken: Vec<TargetId> = places.iter().flatten().copied().collect();
         if !taken.iter().all(|&id| good(id)) {
             state.placer.handle_given_back(&taken);

@@ -38,7 +38,9 @@ impl Placed {
     ) -> Result<(SetId, SetRecord)> {
         let set = self.0.next_set()?;
         let others: Vec<TargetId> = avoid.iter().chain(beside.iter().flatten().flatten()).copied().collect();
-        let places = match store.balance.place_apart(set, &others, |id| store.takes_new_chunks(id)) {
+        let topology = store.topology();
+        let near = topology.near().map(|places| &**places);
+        let places = match store.balance.place_apart(set, &others, near, |id| store.takes_new_chunks(id)) {
             Some(places) => places,
             None => Self::choose(store, set, avoid, beside)?,
         };

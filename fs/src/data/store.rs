@@ -17,6 +17,7 @@ use ec::Code;
 use meta::SetRecord;
 use plan::coding::Coding;
 use plan::placement::{TargetCandidate, View};
+use plan::topology::{Coordinates, Network};
 use plan::{Position, RecordOffset, SetId, Span, StripeSeq, TargetId};
 use session::port::Port;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -75,6 +76,8 @@ pub(crate) struct Options {
     pub durability: usize,
     /// Which side codes stripes.
     pub coding: Coding,
+    /// Where this process is in the volume's torus.
+    pub at: Option<Coordinates>,
     /// User data and manifest of the longest stripe that this process writes, in bytes.
     pub full_stripe: usize,
     /// User data of the longest stripe of one file that this process writes, in bytes.
@@ -209,7 +212,17 @@ impl Store {
         let topology = Topology::of(label);
         let rules = topology.rules(self.options.code.shape(), self.new_chunk_bytes());
         self.balance.set_label(label, rules, topology.seed());
+        self.set_network(label);
         *lock(&self.topology) = Arc::new(topology);
+    }
+
+    /// Says where the targets are, for the choice of Masters.
+    pub fn set_network(&self, label: &Label) {
+        let network = label.places().map(|places| {
+            let client = self.options.at.clone().filter(|at| places.torus.has(at));
+            Network { places: Arc::new(places), client }
+        });
+        self.targets.set_network(network);
     }
 
     /// The space that a target must have for a chunk of a new set.

@@ -4,9 +4,11 @@
 use crate::volume::label::{Label, Role};
 use ec::Shape;
 use plan::membership::TargetState;
-use plan::placement::{Placement, Policy, Rules, TargetCandidate, most_on_one};
+use plan::placement::{Placement, Policy, PolicyName, Rules, TargetCandidate, most_on_one};
+use plan::topology::{Near, Places};
 use plan::{Domain, Position, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// The targets of a volume and their failure domains.
 #[derive(Debug, Default)]
@@ -18,6 +20,8 @@ pub(crate) struct Topology {
     /// same ones.
     seed: u64,
     domains: BTreeMap<TargetId, Domain>,
+    /// Where the targets are in the volume's torus.
+    places: Option<Arc<Places>>,
     /// Targets that new chunk sets may go to.
     active: BTreeSet<TargetId>,
     /// Whether several chunks of a set may be on one target, where there are too few.
@@ -26,13 +30,14 @@ pub(crate) struct Topology {
 
 impl Topology {
     pub fn of(label: &Label) -> Self {
-        let domain = |member: &crate::volume::label::Member| Some((member.id, member.domain.clone()?));
+        let domain = |member: &crate::volume::label::Member| Some((member.id, member.domain()?));
         let seed = label.id().map_or(0, |id| u64::from_le_bytes(*id.first_chunk().expect("an id is longer than that")));
         let active = label.members().filter(|member| member.role == Role::Active).map(|member| member.id).collect();
         Self {
             placement: label.placement,
             chunk_bytes: label.chunk_bytes.into(),
             seed,
+            places: label.places().map(Arc::new),
             domains: label.members().filter_map(domain).collect(),
             active,
             allow_sharing: label.allow_sharing,
@@ -65,8 +70,20 @@ impl Topology {
         self.seed
     }
 
+    /// In a torus, two policies also look at the hops between the targets of a set. The others are
+    /// what their papers say, for comparison.
     pub fn policy(&self) -> Box<dyn Policy> {
-        self.placement.policy(self.seed, self.chunk_bytes)
+        let policy = self.placement.policy(self.seed, self.chunk_bytes);
+        match self.near() {
+            Some(places) => Box::new(Near { policy, places: places.clone() }),
+            None => policy,
+        }
+    }
+
+    /// Where the targets are, if the policy looks at that.
+    pub fn near(&self) -> Option<&Arc<Places>> {
+        let looks = matches!(self.placement.policy, PolicyName::Adaptive | PolicyName::Random);
+        self.places.as_ref().filter(|_| looks)
     }
 
     /// The rules for sets of a code of this shape, with `need` bytes on each target.

@@ -56,7 +56,7 @@ impl FileSystem {
         let known = label.members().map(|member| KnownTarget {
             id: member.id,
             path: member.path.clone(),
-            domain: member.domain.clone(),
+            domain: member.domain(),
             health: health.iter().position(|it| it.id == member.id).map(|place| health.swap_remove(place)),
         });
         known.collect()

@@ -77,13 +77,13 @@ impl FileSystem {
     pub fn targets_in_domain(&self, domain: &str) -> Result<Vec<PathBuf>> {
         let label = self.volume.label();
         let is_in = |member: &&Member| {
-            let path = member.domain.as_ref().map(ToString::to_string).unwrap_or_default();
+            let path = member.domain().map(|domain| domain.to_string()).unwrap_or_default();
             path.strip_prefix(domain).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         let found: Vec<PathBuf> = label.members().filter(is_in).map(|member| member.path.clone()).collect();
         if found.is_empty() {
             let known: BTreeSet<String> =
-                label.members().filter_map(|member| member.domain.as_ref()).map(ToString::to_string).collect();
+                label.members().filter_map(|member| Some(member.domain()?.to_string())).collect();
             let known: Vec<String> = known.into_iter().collect();
             return Err(Error::NotFound(format!(
                 "no target of this volume is in the domain {domain}; it has {}",

@@ -4,6 +4,7 @@ use crate::volume::label::Role;
 use crate::{FileSystem, Result};
 use plan::membership::TargetState;
 use plan::placement::{Explanation, Placement, TargetCandidate, TargetLoad, explain};
+use plan::topology::Places;
 use plan::{SetId, TargetId};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,7 +18,9 @@ pub struct SetExplained {
     pub now: Explanation,
     /// Where it is, if it was placed already. What its choice saw is not kept.
     pub there: Option<Vec<Option<TargetId>>>,
-    /// The places of the targets.
+    /// The torus of the volume, and where the targets are in it.
+    pub torus: Option<Places>,
+    /// The paths of the targets.
     pub paths: BTreeMap<TargetId, PathBuf>,
     /// How busy they are, as far as it is known.
     pub loads: BTreeMap<TargetId, TargetLoad>,
@@ -68,6 +71,7 @@ impl FileSystem {
             placement: label.placement,
             now: explain(&*topology.policy(), &candidates, &rules, set),
             there,
+            torus: label.places(),
             paths: label.members().map(|member| (member.id, member.path.clone())).collect(),
             loads: loads.collect(),
             tau: store.balance.tau(),

@@ -357,7 +357,7 @@ impl FileSystem {
             id: member.id,
             path: member.path.clone(),
             role: member.role,
-            domain: member.domain.clone(),
+            domain: member.domain(),
             state: self.members.state(member.id),
             problem: self.problem(member.id),
             space: self.store.targets.space(member.id).ok().map(|space| (space.total, space.free)),

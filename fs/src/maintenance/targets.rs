@@ -6,6 +6,7 @@ use crate::volume::label::{Label, Member, Role};
 use crate::volume::membership::{is_known, too_few, write_pointer};
 use crate::{Error, FileSystem, Result};
 use plan::placement::Placement;
+use plan::topology::{Coordinates, Places, Torus};
 use plan::{Domain, Position, TargetId};
 use std::path::{Path, PathBuf};
 use volume::Control;
@@ -106,16 +107,60 @@ impl FileSystem {
         self.store.seal_open()
     }
 
+    /// The torus of the volume, and where the targets are in it.
+    pub fn torus(&self) -> Option<Places> {
+        self.volume.label().places()
+    }
+
+    /// Gives the volume a torus, or its servers other places in it. Those that are not named stay
+    /// where they are, or get the next free places.
+    ///
+    /// # Errors
+    /// When there are too few places, a place cannot be, or the label cannot be written.
+    pub fn set_torus(&self, torus: Option<Torus>, at: &[(PathBuf, Coordinates)]) -> Result<()> {
+        self.writable()?;
+        let _one_at_a_time = self.volume.changing.lock();
+        let mut label = self.volume.label();
+        label.set_torus(torus, at, &*self.volume.places)?;
+        self.relabel(|new| (new.torus, new.targets) = (label.torus, label.targets))?;
+        self.store.seal_open()
+    }
+
+    /// Takes the torus away: all servers are as near to each other again.
+    ///
+    /// # Errors
+    /// When the label cannot be written.
+    pub fn forget_torus(&self) -> Result<()> {
+        self.writable()?;
+        self.relabel(Label::forget_torus)?;
+        self.store.seal_open()
+    }
+
     /// Adds a directory to the targets, in this domain or in the one that its server reports. New
     /// chunk sets use it at once.
     ///
     /// # Errors
     /// When it is already a target, of this volume or another, or cannot be written.
     pub fn add_target(&self, path: &Path, domain: Option<Domain>) -> Result<TargetId> {
-        self.add_member(path, domain, None)
+        self.add_target_at(path, domain, None)
     }
 
-    fn add_member(&self, path: &Path, domain: Option<Domain>, replaces: Option<TargetId>) -> Result<TargetId> {
+    /// The same at a place in the volume's torus; without one, it is the place of its server, or the
+    /// next one that is free.
+    ///
+    /// # Errors
+    /// As [`Self::add_target`]; also when it cannot be there, or no place is free.
+    pub fn add_target_at(&self, path: &Path, domain: Option<Domain>, at: Option<&Coordinates>) -> Result<TargetId> {
+        self.add_member(path, domain, at, None)
+    }
+
+    fn add_member(
+        &self,
+        path: &Path,
+        domain: Option<Domain>,
+        at: Option<&Coordinates>,
+        replaces: Option<TargetId>,
+    ) -> Result<TargetId> {
         self.writable()?;
         let _one_at_a_time = self.volume.changing.lock();
         let places = &*self.volume.places;
@@ -123,6 +168,8 @@ impl FileSystem {
         let label = self.volume.label();
         let number = label.targets.iter().map(|member| member.id.0 + 1).max().unwrap_or(0);
         let id = TargetId(number);
+        let new = Member { replaces, ..Member::new(id, path.clone()) };
+        let at = label.place_for(&new, at, places)?;
         let domain = domain.map_or_else(|| places.domain(&path), |domain| Ok(Some(domain)))?;
         let disk = places.format(&path)?;
         let first = Label { generation: 0, ..label.clone() };
@@ -133,7 +180,7 @@ impl FileSystem {
         let (disk, _) = open_target(places, &path, &label.volume, Some(id))?;
         journal.claim_new(&*disk).map_err(failed)?;
         self.store.targets.add(id, disk.clone());
-        let member = Member { domain, replaces, ..Member::new(id, path.clone()) };
+        let member = Member { domain, at, ..new };
         if let Err(why) = self.relabel(|label| label.targets.push(member)) {
             self.store.targets.remove(id);
             // It is no target. What else was written there, its owner removes.
@@ -175,7 +222,7 @@ impl FileSystem {
             }
             Err(_) => {
                 let known = domain.map_or_else(|| self.volume.places.domain(new), |domain| Ok(Some(domain)))?;
-                self.add_member(new, known.or(member.domain.clone()), Some(member.id))?;
+                self.add_member(new, known.or(member.domain.clone()), None, Some(member.id))?;
             }
         }
         {

@@ -4,6 +4,7 @@ use crate::volume::label::{Label, Member, POINTER};
 use crate::volume::opened::OpenOptions;
 use crate::volume::places::Places;
 use crate::volume::stripe_size::{block_bytes, of_process};
+use crate::volume::torus::InTorus;
 use crate::{Error, Result, now};
 use meta::journal::{JournalLimits, Journaled};
 use meta::kv::MemoryIndex;
@@ -45,6 +46,8 @@ pub struct Create {
     pub allow_sharing: bool,
     /// User data of the longest stripe, in bytes; None for the usual length, which is the most.
     pub stripe_bytes: Option<usize>,
+    /// The torus that the servers are connected in.
+    pub torus: Option<InTorus>,
     /// Finds the targets at these places.
     pub places: Arc<dyn Places>,
 }
@@ -116,7 +119,10 @@ impl Create {
         let label = Label::new(random_id(), &self.name, &spec, self.chunk_bytes, wanted, members);
         let (coding, placement, allow_sharing) = (self.coding, self.placement, self.allow_sharing);
         let stripe_bytes = self.stripe_bytes.map(|bytes| bytes as u32);
-        let label = Label { coding, placement, allow_sharing, stripe_bytes, ..label };
+        let mut label = Label { coding, placement, allow_sharing, stripe_bytes, ..label };
+        if let Some(InTorus { torus, at }) = &self.torus {
+            label.set_torus(Some(torus.clone()), at, &*self.places)?;
+        }
         // Check that the directory can be written before anything is changed elsewhere.
         make_private(directory)
             .map_err(|why| Error::Invalid(format!("cannot make {}: {why}", volume::Shown(directory))))?;

@@ -5,6 +5,7 @@
 use crate::{Error, Result};
 use plan::coding::Coding;
 use plan::placement::Placement;
+use plan::topology::{Coordinates, Torus};
 use plan::{Domain, TargetId};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -54,6 +55,10 @@ pub struct Label {
     /// User data of the longest stripe, in bytes; None for the usual length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stripe_bytes: Option<u32>,
+    /// The torus that its servers are connected in. A program that does not know of it takes every
+    /// server for as near as any other, and drops it when it changes the label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub torus: Option<Torus>,
     /// Grows with every change.
     pub generation: u64,
     /// The target that holds this label; None in the pointer.
@@ -92,6 +97,9 @@ pub struct Member {
     /// The failure domain; a target without one is its own domain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<Domain>,
+    /// Where its server is in the volume's torus.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Coordinates>,
     /// The target that this one replaces, so that an interrupted replacement can continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<TargetId>,
@@ -100,7 +108,7 @@ pub struct Member {
 impl Member {
     /// A target for everything, which is its own failure domain.
     pub fn new(id: TargetId, path: PathBuf) -> Self {
-        Self { id, path, role: Role::Active, domain: None, replaces: None }
+        Self { id, path, role: Role::Active, domain: None, at: None, replaces: None }
     }
 }
 
@@ -139,6 +147,7 @@ impl Label {
             placement: Placement::default(),
             allow_sharing: false,
             stripe_bytes: None,
+            torus: None,
             generation: 1,
             target: None,
             targets,

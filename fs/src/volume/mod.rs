@@ -10,5 +10,6 @@ pub mod opened;
 pub mod places;
 pub mod standby;
 pub mod stripe_size;
+pub mod torus;
 pub mod voters;
 pub mod warnings;

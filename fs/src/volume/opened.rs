@@ -8,6 +8,7 @@ use crate::{Error, Result};
 use ::volume::ranked::Ranked;
 use meta::journal::Access;
 use plan::coding::Coding;
+use plan::topology::Coordinates;
 use plan::{SessionId, StripeSeq, TargetId};
 use std::collections::HashMap;
 use std::fs::File;
@@ -42,6 +43,9 @@ pub struct OpenOptions {
     /// For a client: the place of a target, or the store of one, that is the Master of all chunk
     /// sets with a chunk on it; None: another one for each set.
     pub master: Option<PathBuf>,
+    /// Where this process is in the torus of the volume, for the choice of Masters; None: only the
+    /// ways between stores count.
+    pub at: Option<Coordinates>,
     /// Finds the targets by their places.
     pub places: Arc<dyn Places>,
     /// Memory for cached metadata, in bytes; approximate.
@@ -84,6 +88,7 @@ impl Default for OpenOptions {
             coding: None,
             stripe_bytes: None,
             master: None,
+            at: None,
             places,
             metadata_bytes,
             files_only: false,

@@ -41,6 +41,12 @@ pub trait Places: fmt::Debug + Send + Sync {
         Ok(None)
     }
 
+    /// The name of the server that a target is on; None for a directory, which counts as a server of
+    /// its own.
+    fn server(&self, _place: &Path) -> Option<String> {
+        None
+    }
+
     /// What the server of a target reported last of how busy it is. None where nobody reports: then
     /// what this process itself asked of the target is all that is known. It waits for nothing.
     fn load(&self, _place: &Path) -> Option<Observed> {

@@ -3,11 +3,7 @@
 //! neighbour of the first. The distance is the number of links on the shortest way, the hops.
 
 use crate::domain::Domain;
-use crate::placement::score::Parts;
-use crate::placement::{Policy, View, mix};
-use crate::{SetId, TargetId};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -21,7 +17,7 @@ pub struct Coordinates(Vec<u16>);
 
 /// What are no coordinates, and no sizes of a torus.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NoTorus(String);
+pub struct NoTorus(pub(super) String);
 
 impl fmt::Display for NoTorus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -107,11 +103,39 @@ impl TryFrom<String> for Torus {
 
 impl From<Torus> for String {
     fn from(torus: Torus) -> Self {
-        shown(&torus.0, ",")
+        torus.to_string()
+    }
+}
+
+impl fmt::Display for Torus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&shown(&self.0, ","))
     }
 }
 
 impl Torus {
+    /// The number of its places.
+    pub fn count(&self) -> u128 {
+        // Eight numbers of 16 bits.
+        self.0.iter().map(|&size| u128::from(size)).product()
+    }
+
+    /// All its places: the last dimension is counted first.
+    pub fn all(&self) -> impl Iterator<Item = Coordinates> + '_ {
+        let next = |place: &Coordinates| {
+            let mut next = place.0.clone();
+            for (at, size) in next.iter_mut().zip(&self.0).rev() {
+                *at += 1;
+                if *at < *size {
+                    return Some(Coordinates(next));
+                }
+                *at = 0;
+            }
+            None
+        };
+        std::iter::successors(Some(Coordinates(vec![0; self.0.len()])), next)
+    }
+
     /// Whether a place is in it.
     pub fn has(&self, place: &Coordinates) -> bool {
         place.0.len() == self.0.len() && place.0.iter().zip(&self.0).all(|(at, size)| at < size)
@@ -127,84 +151,13 @@ impl Torus {
     }
 }
 
-/// Where all targets are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Places {
-    /// In which torus.
-    pub torus: Torus,
-    /// The places that are known.
-    pub of: BTreeMap<TargetId, Coordinates>,
-}
-
-impl Places {
-    /// The hops from a place to a target, if its place is known.
-    pub fn hops(&self, from: &Coordinates, to: TargetId) -> Option<u32> {
-        Some(self.torus.hops(from, self.of.get(&to)?))
-    }
-
-    /// The position whose target is the Master of a chunk set with `data` data chunks, for a client
-    /// at a place: the one with the fewest links to cross. The client sends it `data` blocks, and
-    /// it sends one to each of the others. Of several, another one with each set, so that many
-    /// files of one client have many Masters. None if no target has a known place.
-    pub fn master(&self, set: SetId, client: &Coordinates, data: usize, places: &[Option<TargetId>]) -> Option<usize> {
-        let known = |(position, id): (usize, &Option<TargetId>)| Some((position, self.of.get(&(*id)?)?));
-        let there: Vec<(usize, &Coordinates)> = places.iter().enumerate().filter_map(known).collect();
-        let links = |master: &Coordinates| {
-            let on: u32 = there.iter().map(|(_, other)| self.torus.hops(master, other)).sum();
-            u64::from(self.torus.hops(client, master)) * data as u64 + u64::from(on)
-        };
-        there
-            .iter()
-            .min_by_key(|(position, at)| (links(at), mix(!set.0, *position as u64)))
-            .map(|(position, _)| *position)
-    }
-}
-
-/// Near targets first, among those that another policy likes: of its first few, the nearest. A
-/// target whose place is not known comes after those.
-pub struct Near<'a> {
-    /// Orders all targets.
-    pub policy: &'a dyn Policy,
-    /// Where they are.
-    pub places: &'a Places,
-    /// Where the client is.
-    pub client: &'a Coordinates,
-    /// How many times the width of a set the first few are. With 1 only the order in them is by
-    /// distance; with more, targets are nearer, and their load counts less.
-    pub of: usize,
-}
-
-impl Policy for Near<'_> {
-    fn rank(&self, view: &View<'_>, set: SetId, width: usize) -> Vec<usize> {
-        let few = width.saturating_mul(self.of.max(1));
-        // The other policy chooses this many, as if the set were wider.
-        let mut ranked = self.policy.rank(view, set, few);
-        let end = few.min(ranked.len());
-        let hops = |index: &usize| self.places.hops(self.client, view.targets[*index].id).unwrap_or(u32::MAX);
-        ranked[..end].sort_by_key(hops);
-        ranked
-    }
-
-    fn scores(&self, view: &View<'_>) -> Option<Vec<Parts>> {
-        self.policy.scores(view)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::membership::TargetState;
-    use crate::placement::{Random, Rules, TargetCandidate, place};
+    use std::collections::BTreeMap;
 
     fn at(text: &str) -> Coordinates {
         text.parse().unwrap()
-    }
-
-    fn all_of(torus: &Torus) -> Vec<Coordinates> {
-        let longer = |all: Vec<Vec<u16>>, &size: &u16| -> Vec<Vec<u16>> {
-            all.into_iter().flat_map(|place| (0..size).map(move |n| [&place[..], &[n]].concat())).collect()
-        };
-        torus.0.iter().fold(vec![Vec::new()], longer).into_iter().map(Coordinates).collect()
     }
 
     #[test]
@@ -221,6 +174,8 @@ mod tests {
         let inside = ["0,0", "3,1", "4,1", "3,2", "3", "1,1,1"].map(|place| torus.has(&at(place)));
         assert_eq!(inside, [true, true, false, false, false, false]);
         assert_eq!(at("4,2,7").domain().at(Some(2)), "4/2");
+        let in_order: Vec<String> = torus.all().take(3).map(|place| place.to_string()).collect();
+        assert_eq!(in_order, ["0,0", "0,1", "1,0"]);
     }
 
     /// All pairs of places of some tori: hops are the shortest ways over links, counted by walking.
@@ -228,7 +183,8 @@ mod tests {
     fn hops_are_the_shortest_ways() {
         for sizes in ["1", "2", "7", "5,4", "2,3,4", "3,1,2,2"] {
             let torus: Torus = sizes.parse().unwrap();
-            let all = all_of(&torus);
+            let all: Vec<Coordinates> = torus.all().collect();
+            assert_eq!(all.len() as u128, torus.count());
             for from in &all {
                 let mut reached = BTreeMap::from([(from.clone(), 0u32)]);
                 let mut edge = vec![from.clone()];
@@ -254,67 +210,5 @@ mod tests {
                 assert!(all.iter().all(|to| torus.hops(from, to) == reached[to]), "{sizes} from {from}");
             }
         }
-    }
-
-    fn cube() -> Places {
-        let torus: Torus = "4,4,4".parse().unwrap();
-        let of = (0..).map(TargetId).zip(all_of(&torus)).collect();
-        Places { torus, of }
-    }
-
-    #[test]
-    fn the_master_is_where_the_fewest_links_are_crossed() {
-        let places = cube();
-        let mut random = fastrand::Rng::with_seed(8);
-        for set in (0..500).map(SetId) {
-            let mut ids: Vec<Option<TargetId>> = (0..64).map(|id| Some(TargetId(id))).collect();
-            random.shuffle(&mut ids);
-            ids.truncate(6);
-            ids[random.usize(0..6)] = None;
-            let client = places.of[&TargetId(random.u16(0..64))].clone();
-            let links = |master: TargetId| {
-                let on = ids.iter().flatten().map(|id| places.hops(&places.of[&master], *id).unwrap()).sum::<u32>();
-                4 * places.hops(&client, master).unwrap() + on
-            };
-            let master = ids[places.master(set, &client, 4, &ids).unwrap()].unwrap();
-            assert!(ids.iter().flatten().all(|id| links(*id) >= links(master)));
-        }
-        assert_eq!(places.master(SetId(1), &at("0,0,0"), 4, &[None, Some(TargetId(999))]), None);
-        // Two that are as good take turns.
-        let pair = [Some(TargetId(1)), Some(TargetId(3))];
-        let first = (0..1000).filter(|&set| places.master(SetId(set), &at("0,0,0"), 4, &pair) == Some(0)).count();
-        assert!((400..600).contains(&first), "{first}");
-    }
-
-    #[test]
-    fn near_targets_come_first_and_no_rule_is_broken() {
-        let places = cube();
-        let target = |(id, at): (&TargetId, &Coordinates)| TargetCandidate {
-            id: *id,
-            free: 100,
-            total: 100,
-            domain: Some(at.domain()),
-            state: TargetState::Up,
-            load: None,
-        };
-        let targets: Vec<TargetCandidate> = places.of.iter().map(target).collect();
-        let rules = Rules { width: 6, spare: 2, domain_level: Some(1), need: 1 };
-        let (policy, client) = (Random { seed: 3 }, at("1,2,3"));
-        let mean = |of: usize| {
-            let mut hops = 0;
-            for set in (0..200).map(SetId) {
-                let near = Near { policy: &policy, places: &places, client: &client, of };
-                let placed: Vec<TargetId> = place(&near, &targets, &rules, set).into_iter().flatten().collect();
-                assert_eq!(placed.len(), 6);
-                for plane in 0..4 {
-                    assert!(placed.iter().filter(|id| places.of[id].0[0] == plane).count() <= 2);
-                }
-                hops += placed.iter().map(|id| places.hops(&client, *id).unwrap()).sum::<u32>();
-            }
-            f64::from(hops) / 1200.0
-        };
-        // By chance it is three; of all it is what the rule allows.
-        let means = [1, 2, 4, 100].map(mean);
-        assert!((2.8..3.2).contains(&means[0]) && means.is_sorted_by(|a, b| a > b) && means[3] < 1.5, "{means:?}");
     }
 }

@@ -358,7 +358,8 @@ impl SetWriter {
         self.failed().iter().for_each(|&position| layout.places[position.index()] = None);
         let sound = |id: &TargetId| self.targets.error(*id).is_none();
         let willing: Vec<Option<TargetId>> = layout.places.iter().map(|id| id.filter(sound)).collect();
-        let position = self.targets.master(layout.set, &willing, data.len())?;
+        let k = layout.code.shape().k;
+        let position = self.targets.master(layout.set, &willing, k, data.len())?;
         let target = self.targets.get(willing[position.index()]?)?;
         let master = target.owner()?.master;
         let address = |id: &Option<TargetId>| Some(self.targets.get((*id)?)?.owner()?.address.to_string());

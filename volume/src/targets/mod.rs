@@ -24,6 +24,7 @@ use crate::target::Target;
 use crate::{lock, unpoisoned};
 use latency::StragglerTimeout;
 use plan::masters::Masters;
+use plan::topology::Network;
 use plan::{Position, SetId, TargetId};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard};
@@ -62,6 +63,8 @@ pub struct Targets {
     masters: Mutex<Masters>,
     /// The Master of all chunk sets that have a chunk on it.
     fixed_master: OnceLock<TargetId>,
+    /// Where they are in a torus, for the choice of Masters.
+    network: RwLock<Option<Network>>,
 }
 
 impl Default for Targets {
@@ -91,6 +94,7 @@ impl Targets {
             master_timeout: StragglerTimeout::default(),
             masters: Mutex::default(),
             fixed_master: OnceLock::new(),
+            network: RwLock::default(),
         }
     }
 
@@ -100,10 +104,31 @@ impl Targets {
         let _ = self.fixed_master.set(id);
     }
 
-    /// The position of the Master for a stripe of this many bytes, among those that are willing.
-    pub(crate) fn master(&self, set: SetId, willing: &[Option<TargetId>], bytes: usize) -> Option<Position> {
+    /// Says where the targets and this process are in a torus: the Master of a stripe is rather one
+    /// with which its blocks cross few links.
+    pub fn set_network(&self, network: Option<Network>) {
+        *unpoisoned(self.network.write()) = network;
+    }
+
+    /// The position of the Master for a stripe of this many bytes and `data` data blocks, among
+    /// those that are willing.
+    pub(crate) fn master(
+        &self,
+        set: SetId,
+        willing: &[Option<TargetId>],
+        data: usize,
+        bytes: usize,
+    ) -> Option<Position> {
         let fixed = self.fixed_master.get().and_then(|id| Position::placed(willing).find(|(_, there)| there == id));
-        fixed.map(|(position, _)| position).or_else(|| lock(&self.masters).next(set, willing, bytes))
+        let by_turns = || {
+            let network = unpoisoned(self.network.read());
+            let links = |id| {
+                let Network { places, client } = network.as_ref()?;
+                places.links(client.as_ref(), data, id, willing)
+            };
+            lock(&self.masters).next_by_way(set, willing, bytes, links)
+        };
+        fixed.map(|(position, _)| position).or_else(by_turns)
     }
 
     /// A Master took so long for a stripe of this many bytes, or was given up after it.

@@ -132,6 +132,7 @@ fn volume(place: &Path, entries: u64, control: &volume::Control) -> Result<Rates
         placement: Placement::default(),
         allow_sharing: false,
         stripe_bytes: None,
+        torus: None,
         places: Arc::new(fs::Directories),
     };
     create.run(&place.join("volume"))?;

@@ -156,7 +156,7 @@ fn what_is_explained_is_where_it_would_go_and_where_it_is() {
 fn a_set_among_many_targets_avoids_what_takes_none() {
     let (fs, servers, _lab) = volume_on(160, "rs:2+2", PolicyName::Adaptive);
     let apart =
-        |others: &[TargetId]| fs.store.balance.place_apart(SetId(7), others, |id| fs.store.takes_new_chunks(id));
+        |others: &[TargetId]| fs.store.balance.place_apart(SetId(7), others, None, |id| fs.store.takes_new_chunks(id));
     assert_eq!(apart(&[]), None, "nothing is known yet");
     report(&fs, &servers);
     let first: Vec<TargetId> = apart(&[]).unwrap().into_iter().flatten().collect();

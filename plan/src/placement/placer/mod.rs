@@ -265,7 +265,7 @@ impl Placer {
     /// Chooses targets for the positions of a set, as [`place`](crate::placement::place) does, and
     /// counts what they get.
     pub fn place(&mut self, set: SetId) -> Vec<Option<TargetId>> {
-        let chosen = self.draw(set);
+        let chosen = self.draw(set, self.rules.width);
         self.take(set, &chosen)
     }
 
@@ -273,6 +273,18 @@ impl Placer {
     /// where [`place_beside`](crate::placement::place_beside) would look at every target. None in a
     /// small cluster, where that takes no time, and where there are too few targets besides.
     pub fn place_apart(&mut self, set: SetId, others: &[TargetId]) -> Option<Vec<Option<TargetId>>> {
+        self.place_among(set, others, self.rules.width, |_| ())
+    }
+
+    /// The same, but of the first `pool` targets that are drawn the set gets the first ones after
+    /// `prefer` has put them in another order.
+    pub fn place_among(
+        &mut self,
+        set: SetId,
+        others: &[TargetId],
+        pool: usize,
+        prefer: impl FnOnce(&mut Vec<TargetId>),
+    ) -> Option<Vec<Option<TargetId>>> {
         if self.members.len() < MANY_TARGETS {
             return None;
         }
@@ -281,19 +293,23 @@ impl Placer {
         apart.dedup();
         let weights: Vec<u64> = apart.iter().map(|&index| self.lottery.weight(index)).collect();
         apart.iter().for_each(|&index| self.lottery.set_weight(index, 0));
-        let chosen = self.draw(set);
+        let drawn = self.draw(set, pool);
         apart.iter().zip(weights).for_each(|(&index, weight)| self.lottery.set_weight(index, weight));
+        let mut ids: Vec<TargetId> = drawn.iter().map(|&index| self.members[index].id).collect();
+        prefer(&mut ids);
+        ids.truncate(self.rules.width);
+        let chosen: Vec<usize> = ids.iter().filter_map(|id| self.by_id.get(id).copied()).collect();
         (chosen.len() == self.rules.width).then(|| self.take(set, &chosen))
     }
 
-    /// Draws targets for a set, as many as there are.
-    fn draw(&mut self, set: SetId) -> Vec<usize> {
+    /// Draws `count` targets for a set, or as many as there are.
+    fn draw(&mut self, set: SetId, count: usize) -> Vec<usize> {
         let limit = self.limit();
         let draws = (chance_of(self.policy.seed, set), self.policy.tuning.draws);
         // Moved out, so that the turns can be looked at meanwhile.
         let mut lottery = std::mem::replace(&mut self.lottery, Lottery::new(&[]));
         let turn = |index: usize| turn_at(self.ahead(index), self.stride(index));
-        let chosen = take_turns(&mut lottery, draws, self.rules.width, |_| limit, turn);
+        let chosen = take_turns(&mut lottery, draws, count, |_| limit, turn);
         self.lottery = lottery;
         chosen
     }

@@ -378,3 +378,21 @@ fn a_set_apart_has_no_target_of_others() {
     assert_eq!(placer.place_apart(SetId(1000), &others), None);
     assert_eq!(placer.place(SetId(1001)).iter().flatten().collect::<BTreeSet<_>>().len(), 8);
 }
+
+/// Of twice as many that are drawn the callers take those they want, within the rule.
+#[test]
+fn some_of_those_that_are_drawn_are_preferred() {
+    let mut placer = placer(&equal(200), Tuning::default(), 3);
+    for set in (0..50).map(SetId) {
+        let mut drawn = Vec::new();
+        let by_number = |ids: &mut Vec<TargetId>| {
+            ids.sort();
+            drawn.clone_from(ids);
+        };
+        let mut places: Vec<TargetId> =
+            placer.place_among(set, &[TargetId(7)], 16, by_number).unwrap().into_iter().flatten().collect();
+        places.sort();
+        assert!(drawn.len() == 16 && !drawn.contains(&TargetId(7)), "{drawn:?}");
+        assert_eq!(places, drawn[..8]);
+    }
+}
