@@ -99,8 +99,8 @@ impl Default for Options {
 /// The options by name, for messages.
 const OPTION_NAMES: &str = "ro, rw, allow_other, noallow_other, suid, nosuid, dev, nodev, exec, noexec, sync, async, \
     writeback, nonempty, coding=client, coding=server, coding=auto, stripe_bytes=BYTES, channels=N, master=STORE, \
-    torus=PLACE, threads=N, fsname=NAME, and without effect: defaults, default_permissions, atime, noatime, relatime, nodiratime, \
-    lazytime, auto, noauto, nofail, user, nouser, users, owner, group, _netdev, comment=TEXT, x-*";
+    torus=PLACE, threads=N, fsname=NAME, and without effect: defaults, default_permissions, atime, noatime, relatime, \
+    nodiratime, lazytime, auto, noauto, nofail, user, nouser, users, owner, group, _netdev, comment=TEXT, x-*";
 
 /// A number of bytes, with k or M for KiB or MiB.
 fn bytes_of(text: &str) -> Result<usize, String> {

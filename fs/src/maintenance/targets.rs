@@ -145,8 +145,8 @@ impl FileSystem {
         self.add_target_at(path, domain, None)
     }
 
-    /// The same at a place in the volume's torus; without one, it is the place of its server, or the
-    /// next one that is free.
+    /// The same at a place in the volume's torus; without one, it is the place of its server, or
+    /// the next one that is free.
     ///
     /// # Errors
     /// As [`Self::add_target`]; also when it cannot be there, or no place is free.

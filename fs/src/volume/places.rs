@@ -41,8 +41,8 @@ pub trait Places: fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// The name of the server that a target is on; None for a directory, which counts as a server of
-    /// its own.
+    /// The name of the server that a target is on; None for a directory, which counts as a server
+    /// of its own.
     fn server(&self, _place: &Path) -> Option<String> {
         None
     }

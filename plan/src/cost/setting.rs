@@ -53,8 +53,8 @@ pub struct Constants {
     pub master: Line,
     /// PC, over the bytes of the record times m: each byte of data goes into m parities.
     pub parity: Line,
-    /// DD, over the bytes that are distributed, see [`Setting::distributed_bytes`]. What is fixed is
-    /// for each message, see [`Setting::messages`].
+    /// DD, over the bytes that are distributed, see [`Setting::distributed_bytes`]. What is fixed
+    /// is for each message, see [`Setting::messages`].
     pub distribution: Line,
     /// SP, over the bytes that one slave gets, see [`Setting::slave_bytes`].
     pub slave: Line,
