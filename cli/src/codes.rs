@@ -84,7 +84,8 @@ fn table() -> Outcome {
     show::text(format_args!(
         "\nSTORES: bytes stored for each byte of data. READS: blocks read to repair one. Both are for the\n\
          code's usual shape, such as rs:4+2; `weft codes SPEC` shows any other.\n\
-         Kernel: {chosen}; WEFT_KERNEL forces one of {kernels}."
+         Kernel: {chosen}; WEFT_KERNEL forces one of\n\
+         {kernels}."
     ))
 }
 

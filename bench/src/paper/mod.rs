@@ -24,9 +24,9 @@ use std::time::SystemTime;
   # All experiments, in some minutes.
   weft bench archive --paper --dir /archive \\
       --html paper.html
-  # Sizes by which dealing out in turn is as bad as in the study.
+  # Sizes for which turns are as bad as in the study.
   weft bench archive --paper --size-mix periodic
-  # The parallel encoder's jobs under MPI, where weft-mpi lies beside weft.
+  # Under MPI, with weft-mpi beside weft.
   weft bench archive --paper --mpi
   # Energy from a meter at the plug.
   weft bench archive --paper --meter /var/log/meter.csv

@@ -10,10 +10,13 @@ use bench::paper::energy;
 #[command(after_help = "Examples:
   # Whether it works, in a minute.
   weft bench energy --quick
-  # A disk and flash, all pairs of source and destination, with a meter at the plug.
-  weft bench energy --from /disk /flash --meter /var/log/meter.csv --profile weft-energy.json --html energy.html
+  # A disk and flash, all pairs, with a meter at the plug.
+  weft bench energy --from /disk /flash \\
+      --meter /var/log/meter.csv \\
+      --profile weft-energy.json --html energy.html
   # The study's size and its class of SIMD; it takes hours.
-  weft bench energy --from /disk --bytes 40GB --simd ssse3 --csv energy.csv
+  weft bench energy --from /disk --bytes 40GB \\
+      --simd ssse3 --csv energy.csv
 
 All methods run where source and destination have the same place in their lists, EC2-A on all pairs. Give the disk \
 first and flash second to have the study's figures beside the right rows. Without an instrument energy is modelled, \

@@ -22,7 +22,8 @@ const PUBLISHED: usize = 10;
 #[derive(Args)]
 #[command(after_help = "Examples:
   weft bench channels
-  weft bench channels --channels 1,4,10 --threads 1 --coding server
+  weft bench channels --channels 1,4,10 --threads 1 \\
+      --coding server
   # As root: behind links of 1 Gbit/s.
   weft bench channels --net 1G
   weft bench channels --quick --json

@@ -32,12 +32,13 @@ use volume::Shown;
   weft volume create /srv/films --code rs:2+1 \\
       /shelf1/a /shelf1/b /shelf2/c \\
       --domain /shelf1/a=shelf1 --domain /shelf1/b=shelf1
-  # The stripes of the ExSTorus study: 6 KB; and chunks of 32 MB.
-  weft volume create /srv/films --stripe-bytes 6k --chunk-bytes 32M \
-      /disk[1-6]
-  # Four disks for six blocks: two have two. One disk may be lost, not two.
-  weft volume create /srv/films --code rs:4+2 --allow-sharing /disk[1-4]
-  # Stores in a torus of 4 x 2 x 2; one is said to be at 1,0,0.
+  # Stripes of 6 KB, and chunks of 32 MB.
+  weft volume create /srv/films --stripe-bytes 6k \\
+      --chunk-bytes 32M /disk[1-6]
+  # Four disks for six blocks: one may be lost, not two.
+  weft volume create /srv/films --code rs:4+2 \\
+      --allow-sharing /disk[1-4]
+  # Stores in a torus of 4 x 2 x 2; one is at 1,0,0.
   weft volume create /srv/films --code rs:6+3 \\
       --torus 4,2,2 --at store://10.0.0.3:7701/disk0=1,0,0 \\
       store://10.0.0.{1,2,3,4,5,6,7,8,9}:7701/disk0

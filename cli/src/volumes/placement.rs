@@ -21,7 +21,7 @@ use volume::Shown;
   weft target placement /srv/films adaptive
   weft target placement /srv/films adaptive \\
       --coefficients 0.5,0.5,0.5,2 --tau 0.8
-  # Its servers are in a torus; two of them are where it says.
+  # Its servers are in a torus; two are where it says.
   weft target placement /srv/films --torus 4,2,7 \\
       --at /disk1=0,0,0 --at /disk2=0,0,1
   weft target placement /srv/films --torus none

@@ -41,10 +41,10 @@ fn a_volume_is_made_in_a_torus_and_says_where_its_targets_are() {
     let new = [6, 7, 8].map(|number| volume.scratch.path.join(format!("disk {number}")));
     volume.target("add", &[&new[0]]).good();
     let add = |disk, at| run(weft().args(["target", "add"]).arg(&volume.path).arg(disk).args(["--at", at]));
-    assert!(add(&new[1], "0,0").failed(3).contains("cannot both be at 0,0"));
+    assert!(add(&new[1], "0,0").failed(1).contains("cannot both be at 0,0"));
     add(&new[1], "1,3").good();
     assert_eq!(volume.places()[6..], ["1,2", "1,3"]);
-    let full = volume.target("add", &[&new[2]]).failed(3);
+    let full = volume.target("add", &[&new[2]]).failed(1);
     assert!(full.contains("the torus 2,4 has 8 places, and there are 9 servers"), "{full}");
     assert_eq!(volume.places().len(), 8);
     // What failed left nothing behind.
@@ -118,7 +118,7 @@ fn a_wrong_torus_is_one_line() {
     );
     let volume = Volume::new("rs:2+1", 3);
     let of = |at: &str| volume.placement(&["--at", &format!("{}={at}", volume.scratch.disks[0].display())]);
-    assert!(of("0").failed(3).contains("has no torus"));
-    assert!(volume.placement(&["--torus", "2"]).failed(3).contains("has 2 places, and there are 3 servers"));
+    assert!(of("0").failed(1).contains("has no torus"));
+    assert!(volume.placement(&["--torus", "2"]).failed(1).contains("has 2 places, and there are 3 servers"));
     assert!(volume.placement(&[]).good().starts_with(b"new data is placed by random\n"));
 }

@@ -170,8 +170,7 @@ impl Balance {
 
     /// The targets of a new set of the volume's code in a large cluster, on none of `others`,
     /// without a look at every target: only those that are chosen must be `good`. In a torus they
-    /// are near each other. None where that
-    /// is not possible, or the policy has no memory.
+    /// are near each other. None where that is not possible, or the policy has no memory.
     pub fn place_apart(
         &self,
         set: SetId,

@@ -13,11 +13,11 @@ const NAMED: usize = 3;
 pub fn warning(k: usize, m: usize, targets: usize) -> String {
     let most = plan::placement::most_on_one(k + m, targets);
     let survives = match survived_when_shared(k + m, targets, m) {
-        0 => "the loss of NO target is survived wherever it has the most".to_owned(),
-        lost => format!("only the loss of any {} is survived, not of {m}", show::count(lost, "target")),
+        0 => "NONE may be lost".to_owned(),
+        lost => format!("only {lost} may be lost, not {m}"),
     };
     format!(
-        "SHARED TARGETS: {} have up to {most} of the {} blocks of a stripe each, so {survives}; {} would end that",
+        "SHARED TARGETS: {} have up to {most} of the {} blocks of a stripe: {survives}; add {}",
         show::count(targets, "target"),
         k + m,
         show::count(k + m - targets, "more target"),
