@@ -66,8 +66,8 @@ impl Ground {
         self.job(source, more, None)
     }
 
-    /// As [`Self::archive`] with so many workers, which are ranks of an MPI job where that is asked
-    /// for.
+    /// As [`Self::archive`] with a number of workers: ranks of an MPI job, if the arguments ask for
+    /// one.
     pub fn archive_with(
         &self,
         args: &Args,

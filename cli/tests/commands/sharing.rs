@@ -3,7 +3,7 @@
 use crate::scratch::{Scratch, run, weft};
 use crate::volumes::Volume;
 
-/// A volume of a code on so many disks, and what its creation said.
+/// A volume of a code on a number of disks, and what its creation said.
 fn volume(code: &str, disks: usize) -> (Volume, String) {
     let scratch = Scratch::new(disks);
     let path = scratch.path.join("a volume");

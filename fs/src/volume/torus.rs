@@ -39,7 +39,7 @@ impl Label {
     /// Checks where a process says that it is.
     ///
     /// # Errors
-    /// When that is no place in the torus, or there is none.
+    /// When the torus has no such place, or the volume has no torus.
     pub(crate) fn place_of_client(&self, at: Option<Coordinates>) -> Result<Option<Coordinates>> {
         let Some(at) = at else { return Ok(None) };
         match &self.torus {
@@ -61,8 +61,8 @@ impl Label {
         stays.map(placed).collect()
     }
 
-    /// Takes a torus with these places, or the present one if `torus` is None. Other servers stay
-    /// where they are, if that is in it.
+    /// Sets the torus and the places of some servers. Without `torus`, only the places change.
+    /// Other servers keep their places, as far as the torus has them.
     ///
     /// # Errors
     /// When it has too few places, or a place cannot be.
@@ -163,7 +163,7 @@ mod tests {
         set(&mut label, Some("2,2"), &[("/d1", "0,0")]).unwrap();
         assert_eq!(at(&label), ["0,1", "0,0", "1,0"]);
         assert_eq!(label.members().next().unwrap().domain().unwrap().to_string(), "0/1");
-        // A larger one: who has a place keeps it.
+        // In a larger one, servers keep their places.
         set(&mut label, Some("2,4"), &[("/d2", "1,3")]).unwrap();
         assert_eq!(at(&label), ["0,1", "0,0", "1,3"]);
         let places = label.places().unwrap();

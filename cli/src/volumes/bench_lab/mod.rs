@@ -4,6 +4,7 @@
 //! killed bench leaves, the next one removes ([`left`]).
 
 mod commands;
+mod figures;
 mod groups;
 mod left;
 mod network;
@@ -11,6 +12,7 @@ mod stage;
 mod streams;
 mod tool;
 
+pub use figures::{median, spread};
 pub use groups::{Groups, Limited};
 pub use left::{PLACEMENT, Run, WRITE_COST};
 pub use network::{Lab, STORES};

@@ -16,8 +16,8 @@ fn cannot(path: &Path, why: &std::io::Error) -> Failure {
     Failure::Other(format!("{}: {why}", Shown(path)))
 }
 
-/// Writes with so many threads, each so many bytes to a new file, and syncs them. Returns how long
-/// that took, in seconds. The files are removed.
+/// Writes with a number of threads, each `bytes` bytes to a new file, and syncs the files. Returns
+/// how long that took, in seconds. The files are removed.
 pub fn write_streams(stage: &Stage<'_>, threads: u32, bytes: u64) -> Result<f64, Failure> {
     let mut record = vec![0; RECORD_BYTES as usize];
     fastrand::Rng::with_seed(bytes).fill(&mut record);

@@ -13,7 +13,7 @@ pub const DINODE_BYTES: usize = 64;
 const BUCKET_BYTES: usize = 4096;
 /// What an entry has beside its name: hash, length, dinode.
 const FIXED_BYTES: usize = 8 + 1 + DINODE_BYTES;
-/// The directory of the hash does not grow beyond so many bits.
+/// The most bits of the hash that its directory is indexed by.
 const MAX_DEPTH: u32 = 28;
 
 pub type Dinode = [u8; DINODE_BYTES];

@@ -57,7 +57,7 @@ pub struct Senders {
 }
 
 impl Senders {
-    /// Of so many positions of a stripe, for all targets.
+    /// For stripes with this number of positions, and all targets.
     pub fn new(positions: usize, targets: &Arc<Vec<Arc<dyn Target>>>) -> Self {
         let one = |_| {
             let (queue, pieces): (_, Receiver<(usize, Piece)>) = channel();

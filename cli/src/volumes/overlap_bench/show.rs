@@ -5,7 +5,7 @@ use super::model::{self, PUBLISHED_GAIN, PUBLISHED_NODES, PUBLISHED_RATE};
 use super::{Arguments, Reached};
 use crate::failure::Outcome;
 use crate::volumes::bench_lab;
-use crate::volumes::channels_bench::{median, spread};
+use crate::volumes::bench_lab::{median, spread};
 use crate::{output, show};
 use serde_json::json;
 
