@@ -15,9 +15,10 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// Longer requests use a shared connection: a request up to this length is written at once,
-/// whatever the server does.
-pub(super) const MAX_DIRECT_BYTES: u64 = 16 << 10;
+/// Longer requests use a shared connection. The longest record that goes into the metadata, and a
+/// record of the journal with it, are shorter; so are blocks up to this length. For longer ones the
+/// wake-ups that a direct connection saves are not noticed.
+pub(super) const MAX_DIRECT_BYTES: u64 = 64 << 10;
 
 /// A connection that one thread uses at a time.
 pub(super) struct Direct {

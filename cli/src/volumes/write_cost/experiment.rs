@@ -5,6 +5,7 @@ use crate::unprotected;
 use crate::volumes::bench_lab::{Setup, Stage};
 use plan::cost::Way;
 use plan::cost::measured::{Point, Round};
+use rustix::fs::{Advice, AtFlags, StatxFlags};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -21,7 +22,7 @@ const MOST_PROBES: u64 = 100;
 /// A probe comes after so many records, or more.
 const RECORDS_PER_PROBE: u64 = 10;
 /// Calls that show what a mount counts for those.
-const CALLS: u32 = 50;
+const COUNTED_CALLS: u32 = 50;
 /// CT in what a mount counts.
 const CLIENT: usize = 0;
 
@@ -109,11 +110,16 @@ struct Probe<'a> {
     clean: File,
     /// Written, and not synced: that goes into the mount's memory only.
     written: File,
-    /// What the mount counts for a clean fsync, a write into its memory, and a close.
-    counted: [[f64; 7]; 3],
-    /// How long each of those took so far. The write is one with a close, if `embedded`.
-    took: [Vec<Duration>; 3],
+    /// What the mount counts for each of [`CALLS`].
+    counted: [[f64; 7]; CALLS.len()],
+    /// How long each of those took so far.
+    took: [Vec<Duration>; CALLS.len()],
 }
+
+/// What a probe does: a clean fsync; a write into the mount's memory, with a close, if `embedded`;
+/// a close; and what the kernel asks before a write, if `embedded`.
+const CALLS: [fn(&Probe<'_>) -> std::io::Result<()>; 4] =
+    [|probe| probe.clean.sync_all(), |probe| probe.write(), |probe| probe.close(&probe.clean), |probe| probe.ask()];
 
 impl<'a> Probe<'a> {
     fn new(stage: &Stage<'_>, record: &'a [u8], embedded: bool) -> Result<Self, Failure> {
@@ -123,18 +129,17 @@ impl<'a> Probe<'a> {
         clean.sync_all().map_err(failed)?;
         let written = File::create(&path).map_err(failed)?;
         let mut probe =
-            Self { record, path, embedded, clean, written, counted: [[0.0; 7]; 3], took: Default::default() };
-        let calls: [fn(&Self) -> std::io::Result<()>; 3] =
-            [|probe| probe.clean.sync_all(), Self::write, |probe| probe.close(&probe.clean)];
-        for (call, work) in calls.into_iter().enumerate() {
+            Self { record, path, embedded, clean, written, counted: [[0.0; 7]; CALLS.len()], took: Default::default() };
+        for (call, work) in CALLS.into_iter().enumerate() {
             let (before, _) = stage.counted()?;
-            for _ in 0..CALLS {
+            for _ in 0..COUNTED_CALLS {
                 work(&probe).map_err(|why| cannot(&probe.path, &why))?;
             }
             let (after, _) = stage.counted()?;
             // Of a write that is not synced, only CT is in its own time.
             let own = |step: usize| call != 1 || step == CLIENT;
-            let counted = |step| if own(step) { (after[step] - before[step]).max(0.0) / f64::from(CALLS) } else { 0.0 };
+            let counted =
+                |step| if own(step) { (after[step] - before[step]).max(0.0) / f64::from(COUNTED_CALLS) } else { 0.0 };
             probe.counted[call] = std::array::from_fn(counted);
         }
         Ok(probe)
@@ -152,17 +157,24 @@ impl<'a> Probe<'a> {
         if self.embedded { file.try_clone().map(drop) } else { Ok(()) }
     }
 
+    /// What the kernel asks a mount that has the volume itself for each record: the attributes,
+    /// because the space of the file changed with the last record. After that it asks at the next
+    /// write whether the file has capabilities, which is in the time of that write.
+    fn ask(&self) -> std::io::Result<()> {
+        if self.embedded {
+            rustix::fs::statx(&self.written, "", AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC, StatxFlags::SIZE)?;
+        }
+        Ok(())
+    }
+
     fn take(&mut self) -> Result<(), Failure> {
-        let failed = |why: std::io::Error| cannot(&self.path, &why);
-        let begun = Instant::now();
-        self.clean.sync_all().map_err(failed)?;
-        let synced = begun.elapsed();
-        self.write().map_err(failed)?;
-        let written = begun.elapsed();
-        self.close(&self.clean).map_err(failed)?;
-        let closed = begun.elapsed();
-        for (took, new) in self.took.iter_mut().zip([synced, written - synced, closed - written]) {
-            took.push(new);
+        // A record goes into new pages.
+        let offered = rustix::fs::fadvise(&self.written, 0, None, Advice::DontNeed);
+        offered.map_err(|why| cannot(&self.path, &why.into()))?;
+        for (call, work) in CALLS.into_iter().enumerate() {
+            let begun = Instant::now();
+            work(self).map_err(|why| cannot(&self.path, &why))?;
+            self.took[call].push(begun.elapsed());
         }
         Ok(())
     }
@@ -170,10 +182,9 @@ impl<'a> Probe<'a> {
     /// The kernel's part of a record in seconds, and what the mount counted for all probes.
     fn end(self) -> Result<(f64, [f64; 7]), Failure> {
         let times = self.took[0].len() as f64;
-        // The median: a probe that waits for something in the background is no part of a record.
-        let [sync, write, close] = self.took.map(median);
-        let [of_sync, of_write, _] = self.counted.map(|counted| counted.iter().sum::<f64>());
-        let kernel = (sync - of_sync).max(0.0) + (write - close - of_write).max(0.0);
+        let [sync, write, close, ask] = self.took.map(usual);
+        let [of_sync, of_write, _, of_ask] = self.counted.map(|counted| counted.iter().sum::<f64>());
+        let kernel = (sync - of_sync).max(0.0) + (write - close - of_write).max(0.0) + (ask - of_ask).max(0.0);
         let all = |step: usize| self.counted.iter().map(|counted| counted[step]).sum::<f64>() * times;
         let counted = std::array::from_fn(all);
         drop((self.clean, self.written));
@@ -184,10 +195,13 @@ impl<'a> Probe<'a> {
     }
 }
 
-/// In seconds; 0 without any.
-fn median(mut all: Vec<Duration>) -> f64 {
+/// The mean without the longest twentieth, in seconds: a probe that waits for something in the
+/// background is no part of a record. A median is less than the mean of what varies as usual, and
+/// the steps of the records are a mean. 0 without any.
+fn usual(mut all: Vec<Duration>) -> f64 {
     all.sort_unstable();
-    all.get(all.len() / 2).map_or(0.0, Duration::as_secs_f64)
+    all.truncate(all.len() - all.len() / 20);
+    all.iter().sum::<Duration>().as_secs_f64() / all.len().max(1) as f64
 }
 
 pub fn cannot(path: &Path, why: &std::io::Error) -> Failure {
