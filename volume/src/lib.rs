@@ -30,7 +30,7 @@ pub use mutex::{lock, unpoisoned};
 pub use open_files::allow_many_open_files;
 pub use set::{
     Appended, BlockState, BufferPool, Distributed, Master, NoMaster, Order, ReadReport, RebuildOrder, RebuildReport,
-    Scanned, SetLayout, SetWriter, StripeBuffer, StripeReport, Synced, read, read_manifest, rebuild, record_range,
+    Scanned, Sealing, SetLayout, SetWriter, StripeBuffer, StripeReport, Synced, read, read_manifest, rebuild, record_range,
     scan, verify_stripe,
 };
 pub use steps::{Carried, Cost, StepTotals, Steps, WriteStep};

@@ -30,6 +30,12 @@ use std::fmt;
 /// The version that this build writes, and the newest that it reads.
 pub const FORMAT_VERSION: u32 = 1;
 
+/// The length of the record that begins with `bytes` at `offset` of a chunk or a fragment, in bytes,
+/// and the checksum in its header, which is not checked.
+pub(crate) fn record_of(bytes: &[u8], offset: u64) -> Option<(u64, u64)> {
+    StripeHeader::glance(bytes, offset).or_else(|| RecordHeader::glance(bytes))
+}
+
 /// Why bytes are not a header of this format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FormatError {

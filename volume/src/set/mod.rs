@@ -12,6 +12,7 @@ mod overloaded;
 mod pages;
 mod reader;
 mod rebuild;
+mod sealing;
 mod verify;
 mod writer;
 
@@ -22,5 +23,6 @@ pub use layout::{SetLayout, record_range};
 pub use orders::{Distributed, Master, NoMaster, Order, RebuildOrder, RebuildReport};
 pub use reader::{ReadReport, read, read_manifest};
 pub use rebuild::rebuild;
+pub use sealing::Sealing;
 pub use verify::{Scanned, StripeReport, scan, verify_stripe};
 pub use writer::{Appended, SetWriter, Synced};

@@ -7,7 +7,9 @@ use super::claim::{ClaimRequest, ClaimState, ClaimedChange};
 use super::claim_file::{self, ClaimFile};
 use super::clock::Clock;
 use super::private::{LOST_AND_FOUND, make_private};
+use super::records::Records;
 use super::rename::rename_new;
+use super::tags;
 use super::volume_names::{CHUNKS, JOURNAL, LABEL, SNAPSHOTS, file_of, name_of};
 use super::{Allocation, Durable, Owner, Presence, ReadPart, Space, Target, TargetFile, Wait, timed};
 use crate::{Error, Result, Shown, lock, unpoisoned};
@@ -66,6 +68,38 @@ struct Open {
     poisoned: AtomicBool,
     /// Another process removed or replaced the file: once it is closed, it cannot be read.
     unnamed: AtomicBool,
+    /// What is known of its records, for its attributes.
+    records: Mutex<Records>,
+}
+
+impl Open {
+    /// Describes the file after a write. `first` are bytes at the beginning of what was written.
+    fn wrote(&self, offset: u64, first: &[u8]) {
+        let mut records = lock(&self.records);
+        records.wrote(offset, first);
+        if offset == 0 {
+            tags::tag(&self.file, first, &records);
+        }
+        self.describe(&mut records);
+    }
+
+    /// Describes the file before space of it is given back.
+    fn gives_back(&self, range: &Range<u64>) {
+        let mut records = lock(&self.records);
+        records.gave_back(range);
+        self.describe(&mut records);
+    }
+
+    /// Corrects the attributes of a sealed chunk. After those of an earlier process were removed,
+    /// and before it is sealed, a chunk has none.
+    fn describe(&self, records: &mut Records) {
+        if records.sealed {
+            let length = self.file.metadata().map_or(0, |found| found.len());
+            tags::tag_whole(&self.file, length, records);
+        } else if std::mem::take(&mut records.old) {
+            tags::untag_whole(&self.file);
+        }
+    }
 }
 
 impl Disk {
@@ -99,6 +133,13 @@ impl Disk {
         }
         // It is made now, so that a disk that is full can be claimed later.
         File::open(path).and_then(|directory| claim_file::create(&directory)).map_err(Error::io("write to", path))?;
+        if !tags::has_attributes(File::open(path).map_err(Error::io("open the directory", path))?) {
+            static NOTE: std::sync::Once = std::sync::Once::new();
+            NOTE.call_once(|| {
+                let path = Shown(path);
+                tracing::warn!("the file system of {path} has no extended attributes; chunks work without them");
+            });
+        }
         for directory in [&path.join(CHUNKS), path] {
             let sync = File::open(directory).and_then(|directory| directory.sync_all());
             sync.map_err(Error::io("sync the directory", directory))?;
@@ -197,8 +238,9 @@ impl Disk {
     /// # Errors
     /// If the system does not tell which file it is.
     pub(super) fn adopt(&self, file: TargetFile, name: &OsStr, opened: Arc<File>) -> io::Result<()> {
+        let found = opened.metadata()?;
         let open = Open {
-            inode: opened.metadata()?.ino(),
+            inode: found.ino(),
             file: opened,
             given: true,
             direct: OnceLock::new(),
@@ -206,6 +248,7 @@ impl Disk {
             named: AtomicBool::new(true),
             poisoned: AtomicBool::new(false),
             unnamed: AtomicBool::new(false),
+            records: Mutex::new(Records::of_file(found.len())),
         };
         self.name_file(file, name, false);
         self.files().insert(file, Arc::new(open));
@@ -239,8 +282,9 @@ impl Disk {
             opened => opened?,
         };
         let opened = File::from(opened);
+        let found = opened.metadata()?;
         let open = Arc::new(Open {
-            inode: opened.metadata()?.ino(),
+            inode: found.ino(),
             file: Arc::new(opened),
             given: false,
             direct: OnceLock::new(),
@@ -248,6 +292,7 @@ impl Disk {
             named: AtomicBool::new(false),
             poisoned: AtomicBool::new(false),
             unnamed: AtomicBool::new(false),
+            records: Mutex::new(Records::of_file(found.len())),
         });
         if files.len() >= OPEN_FILES {
             // Keep poisoned files in memory. Close last what only its open handle can still read.
@@ -302,20 +347,24 @@ impl Disk {
         self.allow(ClaimedChange::Write, file)?;
         let open = self.file(file, true)?;
         let parts: Vec<&[u8]> = parts.iter().map(|part| &**part).filter(|part| !part.is_empty()).collect();
-        if let (0, TargetFile::Chunk { .. } | TargetFile::NewChunk { .. }, Some(first)) = (offset, file, parts.first())
-        {
-            super::tags::tag(&open.file, first);
+        self.write_content(file, &open, offset, &parts)?;
+        if let (TargetFile::Chunk { .. } | TargetFile::NewChunk { .. }, Some(first)) = (file, parts.first()) {
+            open.wrote(offset, first);
         }
-        if super::vectored::is_whole_pages(offset, &parts)
-            && let Some(direct) = self.direct(file, &open)
+        Ok(())
+    }
+
+    fn write_content(&self, file: TargetFile, open: &Open, offset: u64, parts: &[&[u8]]) -> io::Result<()> {
+        if super::vectored::is_whole_pages(offset, parts)
+            && let Some(direct) = self.direct(file, open)
         {
-            match super::write_at(direct, offset, &parts) {
+            match super::write_at(direct, offset, parts) {
                 // Some file systems report only now that they do not support it.
                 Err(why) if why.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {}
                 done => return done,
             }
         }
-        super::write_at(&open.file, offset, &parts)
+        super::write_at(&open.file, offset, parts)
     }
 
     /// Makes a file durable.
@@ -369,6 +418,7 @@ impl Disk {
     fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
         self.allow(ClaimedChange::Remove, file)?;
         let open = self.file(file, false)?;
+        open.gives_back(&range);
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match rustix::fs::fallocate(&open.file, flags, range.start, range.end - range.start) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
@@ -419,6 +469,15 @@ impl Target for Disk {
             Allocation::Trim => self.trim(file),
             Allocation::Punch(range) => self.punch(file, range),
         }
+    }
+
+    fn seal(&self, file: TargetFile) -> io::Result<()> {
+        self.allow(ClaimedChange::Write, file)?;
+        let open = self.file(file, false)?;
+        let mut records = lock(&open.records);
+        records.sealed = true;
+        open.describe(&mut records);
+        Ok(())
     }
 
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
