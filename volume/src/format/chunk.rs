@@ -201,6 +201,12 @@ impl StripeHeader {
         bytes
     }
 
+    /// The checksum that the header has on the disk: it covers all other fields.
+    pub fn checksum(&self) -> u64 {
+        let bytes = self.encode();
+        u64::from_le_bytes(bytes[CHECKSUM_AT..FIXED_BYTES].try_into().expect("eight bytes"))
+    }
+
     /// The length of the record that begins with `bytes` at `offset` of its chunk, in bytes, and the
     /// checksum in its header, which is not checked. None if they are not the beginning of one.
     pub(super) fn glance(bytes: &[u8], offset: u64) -> Option<(u64, u64)> {
