@@ -17,7 +17,8 @@ use volume::{Control, Shown, shown};
 #[command(after_help = "Examples:
   weft recover --from /disk[1-6]
   weft recover --from /disk[1-6] --to /rescue
-  weft recover --from /mnt/found --volume 5f..c2 --to /rescue
+  weft recover --from /mnt/found --volume 5f1c \
+      --to /rescue
 
 Chunks may lie anywhere below the directories, under any names: a chunk says by its header what it is, or by its \
 extended attributes, or by its name. No volume directory, label or metadata is needed, and nothing is changed but \
@@ -52,6 +53,9 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         found.problems.iter().for_each(show::warning);
         return Err(Failure::Other("there are no chunks and no fragments".into()));
     }
+    if found.has_metadata && !as_json {
+        show::warning("there are journals or snapshots, too: weft volume open may bring back more than this");
+    }
     let Some(to) = &arguments.to else { return list(&found, as_json) };
     let chosen = choose(&found, arguments.volume.as_deref())?;
     let mut done = Recovered::default();
@@ -62,9 +66,6 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     for (name, directories) in &found.objects {
         let directories: Vec<PathBuf> = directories.iter().cloned().collect();
         recover_object(name, &directories, to, &control, &mut done)?;
-    }
-    if found.has_metadata && !as_json {
-        show::warning("there are journals or snapshots, too: weft volume open may bring back more than this");
     }
     if as_json {
         show::json(&as_value(&done, chosen.map(|(id, _)| id)))?

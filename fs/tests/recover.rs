@@ -75,9 +75,9 @@ fn assert_there(to: &Path, files: &[(String, Vec<u8>)]) {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-fn damage(path: &Path, ranges: &[std::ops::Range<usize>]) {
+fn damage(path: &Path, range: std::ops::Range<usize>) {
     let mut bytes = std::fs::read(path).unwrap();
-    ranges.iter().for_each(|range| bytes[range.clone()].iter_mut().for_each(|byte| *byte ^= 0x55));
+    bytes[range].iter_mut().for_each(|byte| *byte ^= 0x55);
     // In place: a new file would have no attributes.
     std::os::unix::fs::FileExt::write_all_at(&std::fs::File::options().write(true).open(path).unwrap(), &bytes, 0)
         .unwrap();
@@ -98,7 +98,7 @@ fn files_come_back_from_chunks_and_attributes_alone() {
     // Two targets are away. The others have no header, and lie under names that say nothing.
     let found = scatter(&place, 1..5);
     for entry in std::fs::read_dir(&found).unwrap() {
-        damage(&entry.unwrap().path(), &[0..4096]);
+        damage(&entry.unwrap().path(), 0..4096);
     }
     let to = place.0.join("to");
     let done = recover(&found, &to);
@@ -172,7 +172,7 @@ fn chunks_without_attributes_are_known_by_header_or_by_name() {
             let copy = found.join(path.file_name().unwrap());
             std::fs::write(&copy, std::fs::read(&path).unwrap()).unwrap();
             if number == 0 {
-                damage(&copy, &[0..4096]);
+                damage(&copy, 0..4096);
             }
         }
     }
@@ -194,11 +194,11 @@ fn what_is_damaged_is_told_and_what_is_lost_is_named() {
     };
     // The first record's header in all chunks of one target, and bits of blocks on another one.
     for path in largest(0) {
-        damage(&path, &[4096..4200]);
+        damage(&path, 4096..4200);
     }
     for path in largest(1) {
         let length = std::fs::metadata(&path).unwrap().len() as usize;
-        damage(&path, &[length / 2..length / 2 + 5]);
+        damage(&path, length / 2..length / 2 + 5);
     }
     let to = place.0.join("to");
     let done = recover(&found, &to);
@@ -211,7 +211,7 @@ fn what_is_damaged_is_told_and_what_is_lost_is_named() {
     for number in 2..4 {
         for path in largest(number) {
             let length = std::fs::metadata(&path).unwrap().len() as usize;
-            damage(&path, &[length / 2..length / 2 + 5]);
+            damage(&path, length / 2..length / 2 + 5);
         }
     }
     let to = place.0.join("again");

@@ -11,7 +11,7 @@ fn files(below: &Path) -> Vec<PathBuf> {
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
-/// A volume with files, of which nothing but the chunks on four of six disks is left, in a directory.
+/// A volume with files, of which nothing but the chunks on four of six disks is left, in a heap.
 fn wreck() -> (Volume, PathBuf) {
     let volume = Volume::new("rs:4+2", 6);
     run(weft().arg("mkdir").arg(volume.at("a"))).good();

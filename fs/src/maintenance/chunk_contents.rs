@@ -54,8 +54,8 @@ impl Finder<'_> {
 
     /// The stripes of a set, read from any chunk that has them. Too little may be left of a set to
     /// use it: it was deleted while a target was away, or its targets are away now and its chunks
-    /// must stay for the next time. `scanned` gets the records of each chunk, `lost` a line for each
-    /// loss.
+    /// must stay for the next time. `scanned` gets the records of each chunk, `lost` a line for
+    /// each loss.
     pub fn set(
         &mut self,
         set: SetId,

@@ -207,8 +207,8 @@ impl StripeHeader {
         u64::from_le_bytes(bytes[CHECKSUM_AT..FIXED_BYTES].try_into().expect("eight bytes"))
     }
 
-    /// The length of the record that begins with `bytes` at `offset` of its chunk, in bytes, and the
-    /// checksum in its header, which is not checked. None if they are not the beginning of one.
+    /// The length of the record that begins with `bytes` at `offset` of its chunk, in bytes, and
+    /// the checksum in its header, which is not checked. None if they are not the beginning of one.
     pub(super) fn glance(bytes: &[u8], offset: u64) -> Option<(u64, u64)> {
         let mut from = Reader::new(bytes.get(..FIXED_BYTES)?);
         (from.array() == RECORD_MAGIC).then_some(())?;

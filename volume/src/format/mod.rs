@@ -7,6 +7,7 @@
 mod bytes;
 mod chunk;
 mod claim;
+mod glance;
 mod header;
 mod layout;
 mod object_id;
@@ -18,6 +19,7 @@ pub use claim::{
     CLAIM_BYTES, CLAIM_FILE_BYTES, Claim, ClaimRecord, Epoch, Holder, MAX_CLAIM_MIRRORS, MAX_HOLDER_ADDRESS,
     MAX_HOLDER_NAME, MAX_LEASE,
 };
+pub(crate) use glance::record_of;
 pub use header::Header;
 pub(crate) use header::valid_name;
 pub use layout::{HEADER_BYTES, Layout, MAX_BLOCK_BYTES, MAX_OBJECT_BYTES, MAX_STRIPE_BYTES, MIN_BLOCK_BYTES};
@@ -29,12 +31,6 @@ use std::fmt;
 
 /// The version that this build writes, and the newest that it reads.
 pub const FORMAT_VERSION: u32 = 1;
-
-/// The length of the record that begins with `bytes` at `offset` of a chunk or a fragment, in bytes,
-/// and the checksum in its header, which is not checked.
-pub(crate) fn record_of(bytes: &[u8], offset: u64) -> Option<(u64, u64)> {
-    StripeHeader::glance(bytes, offset).or_else(|| RecordHeader::glance(bytes))
-}
 
 /// Why bytes are not a header of this format.
 #[derive(Clone, Debug, PartialEq, Eq)]

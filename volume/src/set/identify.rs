@@ -1,5 +1,5 @@
-//! What a file is, as far as it says so itself: by its header, by its extended attributes, and for a
-//! chunk by its name, in this order. So a chunk is known although any two of them are lost.
+//! What a file is, as far as it says so itself: by its header, by its extended attributes, and for
+//! a chunk by its name, in this order. So a chunk is known although any two of them are lost.
 
 use super::verify::scan;
 use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, Header, VolumeId};

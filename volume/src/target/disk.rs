@@ -6,8 +6,8 @@
 use super::claim::{ClaimRequest, ClaimState, ClaimedChange};
 use super::claim_file::{self, ClaimFile};
 use super::clock::Clock;
+use super::open::Open;
 use super::private::{LOST_AND_FOUND, make_private};
-use super::records::Records;
 use super::rename::rename_new;
 use super::tags;
 use super::volume_names::{CHUNKS, JOURNAL, LABEL, SNAPSHOTS, file_of, name_of};
@@ -23,8 +23,8 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Duration;
 
 /// The maximum number of files that are kept open.
@@ -48,58 +48,6 @@ struct GivenName {
     name: OsString,
     /// A rename to this name may replace a file.
     replaces: bool,
-}
-
-/// An open file.
-#[derive(Debug)]
-struct Open {
-    file: Arc<File>,
-    /// It has a given name: it is never closed to open another, and a sync includes its attributes.
-    given: bool,
-    /// Its inode: another file may have its name by now.
-    inode: u64,
-    /// The same file, opened for direct I/O; None where that is not possible.
-    direct: OnceLock<Option<File>>,
-    used: AtomicU64,
-    /// Its name is durable. Unknown for an existing file: its creator may have died before the
-    /// sync.
-    named: AtomicBool,
-    /// A sync failed: earlier writes may be lost even if the next sync succeeds.
-    poisoned: AtomicBool,
-    /// Another process removed or replaced the file: once it is closed, it cannot be read.
-    unnamed: AtomicBool,
-    /// What is known of its records, for its attributes.
-    records: Mutex<Records>,
-}
-
-impl Open {
-    /// Describes the file after a write. `first` are bytes at the beginning of what was written.
-    fn wrote(&self, offset: u64, first: &[u8]) {
-        let mut records = lock(&self.records);
-        records.wrote(offset, first);
-        if offset == 0 {
-            tags::tag(&self.file, first, &records);
-        }
-        self.describe(&mut records);
-    }
-
-    /// Describes the file before space of it is given back.
-    fn gives_back(&self, range: &Range<u64>) {
-        let mut records = lock(&self.records);
-        records.gave_back(range);
-        self.describe(&mut records);
-    }
-
-    /// Corrects the attributes of a sealed chunk. After those of an earlier process were removed,
-    /// and before it is sealed, a chunk has none.
-    fn describe(&self, records: &mut Records) {
-        if records.sealed {
-            let length = self.file.metadata().map_or(0, |found| found.len());
-            tags::tag_whole(&self.file, length, records);
-        } else if std::mem::take(&mut records.old) {
-            tags::untag_whole(&self.file);
-        }
-    }
 }
 
 impl Disk {
@@ -238,18 +186,7 @@ impl Disk {
     /// # Errors
     /// If the system does not tell which file it is.
     pub(super) fn adopt(&self, file: TargetFile, name: &OsStr, opened: Arc<File>) -> io::Result<()> {
-        let found = opened.metadata()?;
-        let open = Open {
-            inode: found.ino(),
-            file: opened,
-            given: true,
-            direct: OnceLock::new(),
-            used: AtomicU64::new(0),
-            named: AtomicBool::new(true),
-            poisoned: AtomicBool::new(false),
-            unnamed: AtomicBool::new(false),
-            records: Mutex::new(Records::of_file(found.len())),
-        };
+        let open = Open::new(opened, true, 0)?;
         self.name_file(file, name, false);
         self.files().insert(file, Arc::new(open));
         Ok(())
@@ -281,19 +218,7 @@ impl Disk {
             }
             opened => opened?,
         };
-        let opened = File::from(opened);
-        let found = opened.metadata()?;
-        let open = Arc::new(Open {
-            inode: found.ino(),
-            file: Arc::new(opened),
-            given: false,
-            direct: OnceLock::new(),
-            used: AtomicU64::new(now),
-            named: AtomicBool::new(false),
-            poisoned: AtomicBool::new(false),
-            unnamed: AtomicBool::new(false),
-            records: Mutex::new(Records::of_file(found.len())),
-        });
+        let open = Arc::new(Open::new(Arc::new(opened.into()), false, now)?);
         if files.len() >= OPEN_FILES {
             // Keep poisoned files in memory. Close last what only its open handle can still read.
             let idle = files.iter().filter(|(_, open)| !open.given && !open.poisoned.load(Ordering::Relaxed));
@@ -474,9 +399,7 @@ impl Target for Disk {
     fn seal(&self, file: TargetFile) -> io::Result<()> {
         self.allow(ClaimedChange::Write, file)?;
         let open = self.file(file, false)?;
-        let mut records = lock(&open.records);
-        records.sealed = true;
-        open.describe(&mut records);
+        open.seal();
         Ok(())
     }
 

@@ -17,6 +17,7 @@ mod lock;
 mod loose;
 mod memory;
 mod names;
+mod open;
 mod plain;
 mod port;
 mod private;

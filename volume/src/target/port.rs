@@ -12,8 +12,9 @@ use std::time::Duration;
 /// A place for files. Every operation is thread-safe. None times out by itself, so a caller that
 /// must not wait for a hanging disk calls it on a separate thread.
 ///
-/// Eleven operations and two properties. None has a default body: a decorator that forgets one would
-/// lose what the target below can do, such as one request instead of two, and nobody would notice.
+/// Eleven operations and two properties. None has a default body: a decorator that forgets one
+/// would lose what the target below can do, such as one request instead of two, and nobody would
+/// notice.
 pub trait Target: Send + Sync + fmt::Debug {
     /// Writes `parts`, one after the other, from `offset` on. Creates the file if it does not
     /// exist. With [`Durable::Now`], this write and all earlier ones to the file are durable on

@@ -45,7 +45,7 @@ impl Records {
     /// Forgets the records in a range.
     pub fn gave_back(&mut self, range: &Range<u64>) {
         let Some(known) = &mut self.known else { return };
-        // Records do not overlap: the last that begins before the end is the first that can meet it.
+        // Records do not overlap: the last that begins before the end meets it first.
         while let Some((&begin, &(end, _))) = known.range(..range.end).next_back() {
             if end <= range.start {
                 return;

@@ -97,6 +97,9 @@ impl FoundVolume {
         let some_lost = !done.is_whole();
         let work = Work { targets: &targets, layouts: &layouts, to, some_lost, control, done: Mutex::new(done) };
         work.write_all(&wanted, &names.files)?;
+        // Once for all files, which may be many and small.
+        let synced = File::open(to).and_then(|directory| Ok(rustix::fs::syncfs(directory)?));
+        synced.map_err(::volume::Error::io("sync", to))?;
         let mut done = work.done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         done.incomplete.sort_unstable();
         Ok(done)

@@ -1,5 +1,5 @@
-//! Recovers files from chunk files alone, wherever these lie: without a volume directory, labels and
-//! metadata. Nothing of what is read is changed.
+//! Recovers files from chunk files alone, wherever these lie: without a volume directory, labels
+//! and metadata. Nothing of what is read is changed.
 //!
 //! What a chunk is, its header says, or its extended attributes, or its name; which files are in it
 //! say the manifests of its stripes (parEC, section III, has both in extended attributes).
