@@ -3,13 +3,15 @@
 use crate::failure::{Failure, Outcome};
 use crate::{interrupt, progress, show};
 use clap::Args;
-use fs::{FoundVolume, Recovered, Survey};
+use fs::{FoundObject, FoundVolume, Recovered, Survey};
+use plan::Position;
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use volume::format::VolumeId;
 use volume::object::{DecodeOptions, Destination, decode, find};
+use volume::target::fragment_file_name;
 use volume::{Control, Shown, shown};
 
 /// Recover files from the chunks and fragments that are left of a volume or of encoded files
@@ -63,9 +65,8 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         done = progress::shown("recovering", &control, || volume.recover(id, to, &control))?;
     }
     found.problems.iter().for_each(|problem| done.lost(problem.clone()));
-    for (name, directories) in &found.objects {
-        let directories: Vec<PathBuf> = directories.iter().cloned().collect();
-        recover_object(name, &directories, to, &control, &mut done)?;
+    for (name, object) in &found.objects {
+        recover_object(name, object, to, &control, &mut done)?;
     }
     if as_json {
         show::json(&as_value(&done, chosen.map(|(id, _)| id)))?
@@ -109,8 +110,43 @@ fn digits(id: VolumeId) -> String {
     id.0.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn recover_object(name: &[u8], directories: &[PathBuf], to: &Path, control: &Control, done: &mut Recovered) -> Outcome {
-    let object = match find(Some(OsStr::from_bytes(name)), directories) {
+/// Directories with links to renamed fragments, under the names that a search for them expects.
+/// They are removed when this is dropped.
+struct Links(Vec<PathBuf>);
+
+impl Drop for Links {
+    fn drop(&mut self) {
+        // There is nobody to report to, and they do no harm.
+        self.0.iter().for_each(|directory| _ = std::fs::remove_dir_all(directory));
+    }
+}
+
+impl Links {
+    /// Two fragments of the same position need two directories.
+    fn make(name: &[u8], renamed: &[(Position, PathBuf)], to: &Path) -> std::io::Result<Self> {
+        let mut links = Self(Vec::new());
+        for (position, path) in renamed {
+            let file_name = fragment_file_name(name, *position);
+            let is_free = |directory: &&PathBuf| directory.join(&file_name).symlink_metadata().is_err();
+            let directory = match links.0.iter().find(is_free) {
+                Some(directory) => directory.clone(),
+                None => {
+                    let directory = to.join(format!(".weft-recover-links-{}", links.0.len()));
+                    std::fs::create_dir(&directory)?;
+                    links.0.push(directory.clone());
+                    directory
+                }
+            };
+            std::os::unix::fs::symlink(path.canonicalize()?, directory.join(&file_name))?;
+        }
+        Ok(links)
+    }
+}
+
+fn recover_object(name: &[u8], found: &FoundObject, to: &Path, control: &Control, done: &mut Recovered) -> Outcome {
+    let links = Links::make(name, &found.renamed, to).map_err(volume::Error::io("make links in", to))?;
+    let directories: Vec<PathBuf> = found.directories.iter().chain(&links.0).cloned().collect();
+    let object = match find(Some(OsStr::from_bytes(name)), &directories) {
         Ok(object) => object,
         Err(why) => {
             done.lost(format!("{}: {why}", shown(name)));
@@ -163,8 +199,9 @@ fn list(found: &Survey, as_json: bool) -> Outcome {
             volume.sealed
         ))?;
     }
-    for (name, directories) in &found.objects {
-        show::text(format_args!("{}: fragments in {}", shown(name), directory_count(directories.len())))?;
+    for (name, object) in &found.objects {
+        let count = directory_count(object.directories.len());
+        show::text(format_args!("{}: fragments in {count}", shown(name)))?;
     }
     found.problems.iter().for_each(show::warning);
     Ok(())

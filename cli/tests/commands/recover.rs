@@ -81,12 +81,25 @@ fn fragments_are_recovered_beside_chunks_and_volumes_are_told_apart() {
     assert!(fs::read(to.join("film")).unwrap() == noise(300_000));
     assert!(fs::read(to.join("other")).unwrap() == noise(70_001));
 
+    // One has no header, and all lie in a heap.
+    let heap = scratch.path.join("heap");
+    fs::create_dir(&heap).unwrap();
+    for position in 2..5 {
+        fs::rename(scratch.fragment("film", position), heap.join(format!("file {position}"))).unwrap();
+    }
+    let damaged = fs::File::options().write(true).open(heap.join("file 2")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&damaged, &[0; 4096], 0).unwrap();
+    let to = scratch.path.join("rescue");
+    run(weft().arg("recover").arg("--from").arg(&heap).arg("--to").arg(&to)).good();
+    assert!(fs::read(to.join("film")).unwrap() == noise(300_000));
+    assert_eq!(files(&to), [to.join("film")], "nothing else is left there");
+
     let to = other.scratch.path.join("rescue");
     let why = run(recover(&[&more]).arg("--to").arg(&to)).failed(2);
     assert!(why.contains("chunks of several volumes; choose one by --volume: "), "{why}");
     let why = run(recover(&[&more]).args(["--volume", "nonsense", "--to"]).arg(&to)).failed(2);
     assert!(why.contains("there is no chunk of a volume nonsense"), "{why}");
-    let listed = run(recover(&[&more]).arg("--json")).json();
+    let listed = run(recover(&[&more, &heap]).arg("--json")).json();
     assert_eq!((listed["volumes"].as_array().unwrap().len(), &listed["objects"][0]), (2, &"film".into()), "{listed}");
     let id = listed["volumes"][0]["id"].as_str().unwrap();
     run(recover(&[&more]).args(["--volume", &id[..12], "--to"]).arg(&to)).good();

@@ -1,9 +1,9 @@
 //! What a file is, as far as it says so itself: by its header, by its extended attributes, and for
-//! a chunk by its name, in this order. So a chunk is known although any two of them are lost.
+//! a chunk by its name, in this order. So a chunk is known although two of them are lost.
 
 use super::verify::scan;
 use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, Header, VolumeId};
-use crate::target::{ChunkTags, FileName, Loose, TargetFile, chunk_of_name, open_regular, read_at_most};
+use crate::target::{ChunkTags, FileName, Loose, TargetFile, chunk_of_name, fragment_tags, open_regular, read_at_most};
 use plan::{Position, SetId};
 use std::io;
 use std::path::Path;
@@ -13,8 +13,15 @@ use std::path::Path;
 pub enum Identity {
     /// A chunk of a volume.
     Chunk(FoundChunk),
-    /// A fragment of an object of this name.
-    Fragment(Vec<u8>),
+    /// A fragment.
+    Fragment {
+        /// The object's name.
+        name: Vec<u8>,
+        /// The position.
+        position: Position,
+    },
+    /// A file that is called as a fragment of an object, whose name begins so, and says nothing.
+    Called(Vec<u8>),
     /// Something else, or a chunk that is too damaged to be known as one.
     Unknown,
 }
@@ -53,15 +60,18 @@ pub fn identify(path: &Path) -> io::Result<Identity> {
         return Ok(Identity::Chunk(chunk));
     }
     if let Ok(header) = Header::decode(first) {
-        return Ok(Identity::Fragment(header.name));
+        return Ok(Identity::Fragment { name: header.name, position: header.position });
     }
     if let Some(ChunkTags { volume, set, position, code, records: sealed }) = tags {
         let chunk = FoundChunk { volume, set, position, code: Some(code), sealed, is_headless: true };
         return Ok(Identity::Chunk(chunk));
     }
+    if let Some((name, position)) = fragment_tags(&file) {
+        return Ok(Identity::Fragment { name, position });
+    }
     let Some(name) = path.file_name() else { return Ok(Identity::Unknown) };
     if let Some(fragment) = FileName::parse(name).filter(|name| name.written_by.is_none()) {
-        return Ok(Identity::Fragment(fragment.stem));
+        return Ok(Identity::Called(fragment.stem));
     }
     let Some((set, position)) = name.to_str().and_then(chunk_of_name) else { return Ok(Identity::Unknown) };
     let (mut loose, chunk) = (Loose::default(), TargetFile::Chunk { set, position });

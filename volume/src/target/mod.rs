@@ -51,7 +51,7 @@ pub use records::checksum_of_records;
 pub(crate) use regular::{open_regular, read_at_most};
 pub(crate) use rename::rename_new;
 pub use shadow::Shadow;
-pub use tags::ChunkTags;
+pub use tags::{ChunkTags, fragment_tags};
 pub use temporary::Temporary;
 pub use traced::{Cost, Trace, Traced};
 pub(crate) use vectored::{read_at, read_cached_parts, read_parts, write_at};

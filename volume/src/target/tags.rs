@@ -6,7 +6,7 @@
 //! sealed, and is true until something is written to it or given back.
 
 use super::records::Records;
-use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, GRANULE_BYTES, HEADER_BYTES, Header, VolumeId};
+use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, GRANULE_BYTES, HEADER_BYTES, Header, VolumeId, valid_name};
 use plan::{Position, SetId};
 use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};
 use rustix::io::Errno;
@@ -36,14 +36,23 @@ pub struct ChunkTags {
     pub records: Option<(usize, u64)>,
 }
 
+fn value(file: impl AsFd, name: &str) -> Option<Vec<u8>> {
+    let mut value = [0; MAX_VALUE_BYTES];
+    let length = fgetxattr(file, name, &mut value).ok()?;
+    Some(value[..length].to_vec())
+}
+
+/// The object's name and the position that the attributes of a fragment say, if it has any.
+pub fn fragment_tags(file: impl AsFd) -> Option<(Vec<u8>, Position)> {
+    let position = String::from_utf8(value(&file, "user.weft.position")?).ok()?;
+    let name = value(&file, "user.weft.name").filter(|name| valid_name(name))?;
+    Some((name, Position(position.parse().ok()?)))
+}
+
 impl ChunkTags {
     /// Reads the attributes of a file. None if it has none of a chunk, or the file system has none.
     pub fn read(file: impl AsFd) -> Option<Self> {
-        let text = |name: &str| {
-            let mut value = [0; MAX_VALUE_BYTES];
-            let length = fgetxattr(&file, name, &mut value).ok()?;
-            String::from_utf8(value[..length].to_vec()).ok()
-        };
+        let text = |name: &str| String::from_utf8(value(&file, name)?).ok();
         let volume = text("user.weft.volume")?;
         let digits: Vec<u8> = (0..volume.len() / 2)
             .map(|at| u8::from_str_radix(volume.get(at * 2..at * 2 + 2)?, 16).ok())

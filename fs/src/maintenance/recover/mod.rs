@@ -7,7 +7,7 @@
 mod files;
 mod survey;
 
-pub use survey::{FoundVolume, Survey, survey};
+pub use survey::{FoundObject, FoundVolume, Survey, survey};
 
 /// What a recovery did.
 #[derive(Clone, Debug, Default)]

@@ -3,7 +3,7 @@
 use crate::maintenance::chunk_contents::Candidates;
 use crate::{Error, Result};
 use ::volume::format::VolumeId;
-use ::volume::target::{Loose, TargetFile};
+use ::volume::target::{Loose, TargetFile, fragment_file_name, stem};
 use ::volume::{Control, FoundChunk, Identity, Shown, Targets, identify};
 use plan::{Position, SetId, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,12 +16,23 @@ use std::sync::Arc;
 pub struct Survey {
     /// The volumes of which chunks were found.
     pub volumes: BTreeMap<VolumeId, FoundVolume>,
-    /// The objects of which fragments were found, by name, and in which directories.
-    pub objects: BTreeMap<Vec<u8>, BTreeSet<PathBuf>>,
+    /// The objects of which fragments were found, by name.
+    pub objects: BTreeMap<Vec<u8>, FoundObject>,
+    /// What damaged fragments are called, and where they are.
+    called: BTreeMap<Vec<u8>, PathBuf>,
     /// What could not be read, one line each.
     pub problems: Vec<String>,
     /// Whether there are journals or snapshots: perhaps a volume can be opened.
     pub has_metadata: bool,
+}
+
+/// The fragments of an object.
+#[derive(Debug, Default)]
+pub struct FoundObject {
+    /// The directories that they are in.
+    pub directories: BTreeSet<PathBuf>,
+    /// Those that have another name than that of a fragment, by position.
+    pub renamed: Vec<(Position, PathBuf)>,
 }
 
 /// The chunks of a volume. Each that is found for the same set and position is on a target of its
@@ -110,10 +121,21 @@ pub fn survey(from: &[PathBuf], without: Option<&Path>, control: &Control) -> Re
             }
         }
     }
+    found.settle_called();
     Ok(found)
 }
 
 impl Survey {
+    /// Fragments that do not say what they are: others may say it for them.
+    fn settle_called(&mut self) {
+        let stems: BTreeSet<Vec<u8>> = self.objects.keys().map(|name| stem(name)).collect();
+        let called = std::mem::take(&mut self.called).into_iter().filter(|(called, _)| !stems.contains(called));
+        let lost = |(_, path): (Vec<u8>, PathBuf)| {
+            format!("{}: a fragment without a sound header or attributes", Shown(&path))
+        };
+        self.problems.extend(called.map(lost));
+    }
+
     fn look_at(&mut self, directory: &Path, entry: std::io::Result<std::fs::DirEntry>, below: &mut Vec<PathBuf>) {
         let entry = match entry {
             Ok(entry) => entry,
@@ -127,9 +149,15 @@ impl Survey {
                 self.has_metadata |= matches!(ending, Some("journal" | "snapshot"));
                 match identify(&path) {
                     Ok(Identity::Chunk(chunk)) => self.volumes.entry(chunk.volume).or_default().add(chunk, &path),
-                    Ok(Identity::Fragment(name)) => {
-                        self.objects.entry(name).or_default().insert(directory.into());
+                    Ok(Identity::Fragment { name, position }) => {
+                        let is_named = path.file_name() == Some(&*fragment_file_name(&name, position));
+                        let object = self.objects.entry(name).or_default();
+                        object.directories.insert(directory.into());
+                        if !is_named {
+                            object.renamed.push((position, path));
+                        }
                     }
+                    Ok(Identity::Called(stem)) => _ = self.called.insert(stem, path),
                     Ok(Identity::Unknown) => {}
                     Err(why) => self.problems.push(format!("cannot read {}: {why}", Shown(&path))),
                 }
