@@ -19,6 +19,7 @@ mod model;
 mod output;
 mod paper;
 mod progress;
+mod recover;
 mod show;
 mod simulation;
 mod spelling;
@@ -94,6 +95,7 @@ enum Command {
     Serve(volumes::serve::ServeArguments),
     Cluster(volumes::serve::ClusterArguments),
     File(file::Arguments),
+    Recover(recover::Arguments),
     Codes(codes::Arguments),
     Demo(demo::Arguments),
     Bench(benchmark::Arguments),
@@ -331,6 +333,7 @@ fn carry_out(arguments: Arguments, identity: Option<&Path>) -> Outcome {
         Command::Serve(arguments) => volumes::serve::serve(&arguments, identity, json),
         Command::Cluster(arguments) => volumes::serve::cluster(&arguments, json),
         Command::File(arguments) => file::run(&arguments, json),
+        Command::Recover(arguments) => recover::run(&arguments, json),
         Command::Codes(arguments) => codes::run(&arguments, json),
         Command::Demo(arguments) => demo::run(&arguments, json),
         Command::Bench(arguments) => benchmark::run(arguments, json),

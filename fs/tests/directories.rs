@@ -2,62 +2,14 @@
 
 mod lab;
 
-use fs::{Create, Error, FileKind, FileSystem, OpenOptions, ROOT, Sessions};
+use fs::{Error, FileKind, FileSystem, OpenOptions, ROOT, Sessions};
+use lab::place::Place;
 use lab::{assert_sound, content, make, new, pattern};
 use plan::Ino;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// A directory that is removed when this is dropped.
-struct Place(PathBuf);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-impl Place {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("weft-fs-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn target(&self, number: usize) -> PathBuf {
-        self.0.join(format!("disk{number}"))
-    }
-
-    fn volume(&self) -> PathBuf {
-        self.0.join("volume")
-    }
-
-    fn create(&self, code: &str, targets: usize) -> Arc<FileSystem> {
-        let create = Create {
-            name: "test".into(),
-            code: code.into(),
-            chunk_bytes: 8 << 20,
-            durability: None,
-            coding: fs::Coding::Client,
-            targets: (0..targets).map(|number| self.target(number)).collect(),
-            domains: Vec::new(),
-            placement: plan::placement::Placement::default(),
-            allow_sharing: false,
-            stripe_bytes: None,
-            torus: None,
-            places: std::sync::Arc::new(fs::Directories),
-        };
-        create.run(&self.volume()).unwrap();
-        self.open().unwrap()
-    }
-
-    fn open(&self) -> fs::Result<Arc<FileSystem>> {
-        FileSystem::open_volume(&self.volume(), OpenOptions::default())
-    }
-}
 
 /// Bytes that the files below a directory occupy on the disk.
 fn allocated(path: &Path) -> u64 {

@@ -4,6 +4,7 @@
 mod lab;
 
 use fs::{Create, FileKind, FileSystem, OpenOptions, ROOT};
+use lab::place::in_directories;
 use lab::{content, make, new, pattern};
 use std::path::{Path, PathBuf};
 
@@ -13,20 +14,8 @@ use std::path::{Path, PathBuf};
 #[ignore = "its result is kept in golden_volume"]
 fn make_the_golden_volume() {
     let place = PathBuf::from(std::env::var_os("WEFT_GOLDEN").expect("a directory to make it in"));
-    let create = Create {
-        name: "golden".into(),
-        code: "rs:2+1".into(),
-        chunk_bytes: 8 << 20,
-        durability: None,
-        coding: fs::Coding::Client,
-        targets: (0..4).map(|number| place.join(format!("disk{number}"))).collect(),
-        domains: Vec::new(),
-        placement: plan::placement::Placement::default(),
-        allow_sharing: false,
-        stripe_bytes: None,
-        torus: None,
-        places: std::sync::Arc::new(fs::Directories),
-    };
+    let targets = (0..4).map(|number| place.join(format!("disk{number}"))).collect();
+    let create = Create { name: "golden".into(), ..in_directories("rs:2+1", targets) };
     let volume = place.join("volume");
     create.run(&volume).unwrap();
     let open = || FileSystem::open_volume(&volume, OpenOptions::default()).unwrap();

@@ -4,10 +4,10 @@
 mod lab;
 
 use fs::label::{Label, Role};
-use fs::{Create, Error, FileSystem, OpenOptions, Places, ROOT};
+use fs::{Error, FileSystem, OpenOptions, Places, ROOT};
+use lab::place::in_directories;
 use lab::{content, dead, make};
 use plan::TargetId;
-use plan::placement::Placement;
 use std::fs as files;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -53,20 +53,7 @@ impl Place {
         let _ = files::remove_dir_all(&path);
         files::create_dir_all(&path).unwrap();
         let place = Self(path);
-        let create = Create {
-            name: "test".into(),
-            code: "rs:2+1".into(),
-            chunk_bytes: 8 << 20,
-            durability: None,
-            coding: fs::Coding::Client,
-            targets: (0..TARGETS).map(|number| place.target(number)).collect(),
-            domains: Vec::new(),
-            placement: Placement::default(),
-            allow_sharing: false,
-            stripe_bytes: None,
-            torus: None,
-            places: Arc::new(fs::Directories),
-        };
+        let create = in_directories("rs:2+1", (0..TARGETS).map(|number| place.target(number)).collect());
         create.run(&place.0.join("volume")).unwrap();
         // The mirrors of the journal are the other three from now on.
         place.leave(1);

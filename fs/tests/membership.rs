@@ -2,7 +2,8 @@
 
 mod lab;
 
-use fs::{Create, Error, FileSystem, OpenOptions, ROOT};
+use fs::{Error, FileSystem, OpenOptions, ROOT};
+use lab::place::in_directories;
 use lab::{assert_sound, content, make, pattern};
 use plan::placement::{Placement, PolicyName};
 use session::server::Volume as _;
@@ -27,20 +28,7 @@ impl Place {
         let _ = files::remove_dir_all(&path);
         files::create_dir_all(&path).unwrap();
         let place = Self(path);
-        let create = Create {
-            name: "test".into(),
-            code: CODE.into(),
-            chunk_bytes: 8 << 20,
-            durability: None,
-            coding: fs::Coding::Client,
-            targets: (0..TARGETS).map(|number| place.target(number)).collect(),
-            domains: Vec::new(),
-            placement: Placement::default(),
-            allow_sharing: false,
-            stripe_bytes: None,
-            torus: None,
-            places: Arc::new(fs::Directories),
-        };
+        let create = in_directories(CODE, (0..TARGETS).map(|number| place.target(number)).collect());
         create.run(&place.0.join("volume")).unwrap();
         place
     }

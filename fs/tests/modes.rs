@@ -1,7 +1,7 @@
 //! Nobody but its owner gets at a volume, even with a umask that permits everything. A test alone
 //! in its process, because the umask is the process's.
 
-use fs::{Create, FileSystem, OpenOptions, ROOT};
+use fs::{FileSystem, OpenOptions, ROOT};
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -33,20 +33,7 @@ fn only_the_owner_can_access_a_volume_whatever_the_umask() {
         std::fs::create_dir_all(directory).unwrap();
         std::fs::set_permissions(directory, Permissions::from_mode(0o777)).unwrap();
     }
-    let create = Create {
-        name: "test".into(),
-        code: "rs:2+1".into(),
-        chunk_bytes: 8 << 20,
-        durability: None,
-        coding: fs::Coding::Client,
-        targets: targets.clone(),
-        domains: Vec::new(),
-        placement: plan::placement::Placement::default(),
-        allow_sharing: false,
-        stripe_bytes: None,
-        torus: None,
-        places: Arc::new(fs::Directories),
-    };
+    let create = lab::place::in_directories("rs:2+1", targets.clone());
     create.run(&volume).unwrap();
     // A local WAL that an earlier version left.
     let wal = volume.join("tail");

@@ -2,7 +2,8 @@
 
 mod lab;
 
-use fs::{Create, Error, FileSystem, OpenOptions, ROOT};
+use fs::{Error, FileSystem, OpenOptions, ROOT};
+use lab::place::in_directories;
 use lab::{assert_sound, content, make, pattern};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,20 +22,7 @@ impl Place {
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).unwrap();
         let place = Self(path);
-        let create = Create {
-            name: "test".into(),
-            code: code.into(),
-            chunk_bytes: 8 << 20,
-            durability: None,
-            coding: fs::Coding::Client,
-            targets: (0..targets).map(|number| place.target(number)).collect(),
-            domains: Vec::new(),
-            placement: plan::placement::Placement::default(),
-            allow_sharing: false,
-            stripe_bytes: None,
-            torus: None,
-            places: std::sync::Arc::new(fs::Directories),
-        };
+        let create = in_directories(code, (0..targets).map(|number| place.target(number)).collect());
         create.run(&place.0.join("volume")).unwrap();
         place
     }

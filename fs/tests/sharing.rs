@@ -3,54 +3,16 @@
 
 mod lab;
 
-use fs::{Create, Error, FileSystem, OpenOptions, ROOT, Status};
+use fs::{Create, Error, FileSystem, ROOT, Status};
+use lab::place::Place;
 use lab::{assert_sound, content, make, pattern};
-use plan::placement::Placement;
 use std::fs as files;
-use std::path::PathBuf;
 use std::sync::Arc;
 use volume::Control;
 
-struct Place(PathBuf);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = files::remove_dir_all(&self.0);
-    }
-}
-
 impl Place {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("weft-sharing-{}-{name}", std::process::id()));
-        let _ = files::remove_dir_all(&path);
-        files::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn create(&self, code: &str, targets: usize, allow_sharing: bool) -> fs::Result<()> {
-        let create = Create {
-            name: "test".into(),
-            code: code.into(),
-            chunk_bytes: 8 << 20,
-            durability: None,
-            coding: fs::Coding::Client,
-            targets: (0..targets).map(|number| self.target(number)).collect(),
-            domains: Vec::new(),
-            placement: Placement::default(),
-            allow_sharing,
-            stripe_bytes: None,
-            torus: None,
-            places: Arc::new(fs::Directories),
-        };
-        create.run(&self.0.join("volume"))
-    }
-
-    fn target(&self, number: usize) -> PathBuf {
-        self.0.join(format!("disk{number}"))
-    }
-
-    fn open(&self) -> Arc<FileSystem> {
-        FileSystem::open_volume(&self.0.join("volume"), OpenOptions::default()).unwrap()
+    fn try_create(&self, code: &str, targets: usize, allow_sharing: bool) -> fs::Result<()> {
+        Create { allow_sharing, ..self.planned(code, targets) }.run(&self.volume())
     }
 
     /// Runs something while a target is not there.
@@ -97,12 +59,12 @@ fn refused(result: fs::Result<()>) -> String {
 #[test]
 fn sharing_is_asked_for_and_the_metadata_is_not_shared() {
     let place = Place::new("refused");
-    let said = refused(place.create("rs:4+2", 3, false));
+    let said = refused(place.try_create("rs:4+2", 3, false));
     assert!(said.contains("needs 6 directories") && said.contains("--allow-sharing"), "{said}");
-    let said = refused(place.create("rs:4+2", 3, true));
+    let said = refused(place.try_create("rs:4+2", 3, true));
     assert!(said.contains("needs 4 directories: its metadata is on 3 of them"), "{said}");
     assert!(!place.target(0).join("weft.label").exists(), "nothing was begun");
-    place.create("rs:4+2", 4, true).unwrap();
+    place.try_create("rs:4+2", 4, true).unwrap();
 }
 
 /// Sets by the targets that they can lose, and what the loss of each target would lose.
@@ -113,8 +75,8 @@ fn survival(status: &Status) -> (Vec<usize>, Vec<usize>) {
 #[test]
 fn as_many_targets_are_survived_as_the_status_says() {
     let place = Place::new("survives");
-    place.create("rs:4+2", 4, true).unwrap();
-    let fs = place.open();
+    place.try_create("rs:4+2", 4, true).unwrap();
+    let fs = place.open().unwrap();
     write(&fs, "film", 1);
     let status = fs.status().unwrap();
     assert!(status.sets > 0 && !status.is_healthy(), "{status:?}");
@@ -125,7 +87,7 @@ fn as_many_targets_are_survived_as_the_status_says() {
     close(fs);
     for lost in 0..4 {
         place.without(lost, || {
-            let fs = place.open();
+            let fs = place.open().unwrap();
             assert_content(&fs, "film", 1);
             let status = fs.status().unwrap();
             assert_eq!((status.lost, status.to_repair), (0, status.sets));
@@ -134,7 +96,7 @@ fn as_many_targets_are_survived_as_the_status_says() {
     }
     // What a target has lost is rebuilt onto it.
     place.empty(1);
-    let fs = place.open();
+    let fs = place.open().unwrap();
     let done = fs.repair(&Control::default()).unwrap();
     assert!(done.failed.is_empty() && done.chunks >= status.sets, "{done:?}");
     assert_content(&fs, "film", 1);
@@ -153,8 +115,8 @@ fn as_many_targets_are_survived_as_the_status_says() {
 #[test]
 fn a_target_whose_loss_is_not_survived_is_named() {
     let place = Place::new("named");
-    place.create("rs:8+2", 4, true).unwrap();
-    let fs = place.open();
+    place.try_create("rs:8+2", 4, true).unwrap();
+    let fs = place.open().unwrap();
     write(&fs, "film", 2);
     let status = fs.status().unwrap();
     let (survive, would_lose) = survival(&status);
@@ -168,15 +130,15 @@ fn a_target_whose_loss_is_not_survived_is_named() {
 #[test]
 fn what_is_written_without_a_target_survives_the_loss_of_another() {
     let place = Place::new("without");
-    place.create("rs:4+2", 4, true).unwrap();
+    place.try_create("rs:4+2", 4, true).unwrap();
     place.without(3, || {
-        let fs = place.open();
+        let fs = place.open().unwrap();
         write(&fs, "film", 3);
         close(fs);
     });
     for lost in 0..3 {
         place.without(lost, || {
-            let fs = place.open();
+            let fs = place.open().unwrap();
             assert_content(&fs, "film", 3);
             close(fs);
         });
@@ -187,8 +149,8 @@ fn what_is_written_without_a_target_survives_the_loss_of_another() {
 #[test]
 fn more_targets_end_it() {
     let place = Place::new("ends");
-    place.create("rs:4+2", 4, true).unwrap();
-    let fs = place.open();
+    place.try_create("rs:4+2", 4, true).unwrap();
+    let fs = place.open().unwrap();
     write(&fs, "old", 4);
     for (number, survives) in [(4, 1), (5, 2)] {
         fs.add_target(&place.target(number), None).unwrap();
@@ -207,7 +169,7 @@ fn more_targets_end_it() {
         place.without(one, || {
             let aside = place.0.join("other");
             files::rename(place.target(other), &aside).unwrap();
-            let fs = place.open();
+            let fs = place.open().unwrap();
             assert_content(&fs, "old", 4);
             assert_content(&fs, "new", 5);
             close(fs);

@@ -39,6 +39,10 @@ impl Target for Slow {
         self.inner.allocate(file, change)
     }
 
+    fn seal(&self, file: TargetFile) -> io::Result<()> {
+        self.inner.seal(file)
+    }
+
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
         self.inner.rename(from, to)
     }

@@ -3,26 +3,14 @@
 mod lab;
 
 use fs::{Create, Error, FileSystem, OpenOptions};
+use lab::place::in_directories;
 use lab::{assert_sound, content, make, pattern};
 use std::path::Path;
-use std::sync::Arc;
 use volume::WriteStep;
 
 fn create(place: &Path, stripe_bytes: Option<usize>) -> fs::Result<()> {
-    let create = Create {
-        name: "test".into(),
-        code: "rs:4+2".into(),
-        chunk_bytes: 8 << 20,
-        durability: None,
-        coding: fs::Coding::Client,
-        targets: (0..6).map(|number| place.join(format!("disk{number}"))).collect(),
-        domains: Vec::new(),
-        placement: plan::placement::Placement::default(),
-        allow_sharing: false,
-        stripe_bytes,
-        torus: None,
-        places: Arc::new(fs::Directories),
-    };
+    let targets = (0..6).map(|number| place.join(format!("disk{number}"))).collect();
+    let create = Create { stripe_bytes, ..in_directories("rs:4+2", targets) };
     create.run(&place.join("volume"))
 }
 

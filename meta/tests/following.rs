@@ -48,6 +48,10 @@ impl Target for OnlyRead {
         refused()
     }
 
+    fn seal(&self, _: TargetFile) -> io::Result<()> {
+        refused()
+    }
+
     fn rename(&self, _: TargetFile, _: TargetFile) -> io::Result<()> {
         refused()
     }

@@ -60,6 +60,10 @@ impl Target for Odd {
         self.0.allocate(file, change)
     }
 
+    fn seal(&self, file: TargetFile) -> io::Result<()> {
+        self.0.seal(file)
+    }
+
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
         self.0.rename(from, to)
     }

@@ -221,6 +221,10 @@ impl Target for View {
         }
     }
 
+    fn seal(&self, file: TargetFile) -> io::Result<()> {
+        self.ask(20, |_| self.disk.seal(file))
+    }
+
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
         self.ask(300, |_| self.disk.rename(from, to))
     }

@@ -52,7 +52,7 @@ pub enum Error {
 
 impl Error {
     /// Returns a function that converts the error of a failed operation on `path`.
-    pub(crate) fn io<E: Into<io::Error>>(operation: &'static str, path: &Path) -> impl FnOnce(E) -> Self {
+    pub fn io<E: Into<io::Error>>(operation: &'static str, path: &Path) -> impl FnOnce(E) -> Self {
         let path = path.to_path_buf();
         move |source| {
             let source = source.into();

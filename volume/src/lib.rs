@@ -29,9 +29,9 @@ pub use meter::{Meter, Metered, Metering};
 pub use mutex::{lock, unpoisoned};
 pub use open_files::allow_many_open_files;
 pub use set::{
-    Appended, BlockState, BufferPool, Distributed, Master, NoMaster, Order, ReadReport, RebuildOrder, RebuildReport,
-    Scanned, SetLayout, SetWriter, StripeBuffer, StripeReport, Synced, read, read_manifest, rebuild, record_range,
-    scan, verify_stripe,
+    Appended, BlockState, BufferPool, Distributed, FoundChunk, Identity, Master, NoMaster, Order, ReadReport,
+    RebuildOrder, RebuildReport, Scanned, Sealing, SetLayout, SetWriter, StripeBuffer, StripeReport, Synced, identify,
+    read, read_manifest, rebuild, record_range, scan, verify_stripe,
 };
 pub use steps::{Carried, Cost, StepTotals, Steps, WriteStep};
 pub use targets::{Answer, Health, ReportedSpace, TargetHealth, Targets, Wait, ask_all};

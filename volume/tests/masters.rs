@@ -92,6 +92,10 @@ impl Target for Served {
         self.disk.allocate(file, change)
     }
 
+    fn seal(&self, file: TargetFile) -> io::Result<()> {
+        self.disk.seal(file)
+    }
+
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
         self.disk.rename(from, to)
     }

@@ -36,6 +36,10 @@ impl Target for Panicking {
         panic!("a defect")
     }
 
+    fn seal(&self, _: TargetFile) -> io::Result<()> {
+        panic!("a defect")
+    }
+
     fn rename(&self, _: TargetFile, _: TargetFile) -> io::Result<()> {
         panic!("a defect")
     }

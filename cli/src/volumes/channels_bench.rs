@@ -3,13 +3,12 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::model::speed::{self, Speed};
-use crate::volumes::bench_lab::{self, Front, Lab, Setup, Stage, WRITE_COST, median, spread, write_streams};
-use crate::{interrupt, output, show, unprotected};
+use crate::volumes::bench_lab::{self, Common, Front, Lab, Setup, Stage, WRITE_COST, median, spread, write_streams};
+use crate::{interrupt, show, unprotected};
 use clap::Args;
 use plan::coding::Coding;
 use plan::sizes;
 use serde_json::{Value, json};
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// What is written before anything is measured, in bytes.
@@ -59,18 +58,8 @@ pub struct Arguments {
     /// Links of all machines in bits a second, such as 1G; takes root, ip, tc [default: loopback]
     #[arg(long, value_name = "SPEED", value_parser = speed::parse)]
     net: Option<Speed>,
-    /// Where to create the temporary directory with everything [default: that of the system]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-    /// One round of little data: whether it works, not how fast
-    #[arg(long)]
-    quick: bool,
-    /// Also write the result to a file
-    #[arg(long, value_name = "FILE")]
-    json_file: Option<PathBuf>,
-    /// Also write the figures to a file, a line for each number of channels
-    #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
 }
 
 /// What was reached with a number of channels: MB/s of each round, and processor seconds a GB.
@@ -81,9 +70,7 @@ struct Reached {
 }
 
 pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
-    for file in [&arguments.json_file, &arguments.csv].into_iter().flatten() {
-        output::check(file, force)?;
-    }
+    arguments.common.check(force)?;
     if arguments.coding == Coding::Auto {
         return Err(Failure::Usage("--coding is client or server: with auto it is not known who coded".into()));
     }
@@ -92,7 +79,7 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
         return Err(Failure::Usage(format!("{} needs --stores {blocks}", arguments.code)));
     }
     let control = interrupt::control(false);
-    let parent = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let parent = arguments.common.parent();
     let lab = match arguments.net {
         Some(speed) => {
             let lab = Lab::build(&parent, arguments.stores, Duration::ZERO, "--net")?;
@@ -103,7 +90,8 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
         }
         None => None,
     };
-    let (rounds, bytes) = if arguments.quick { (1, QUICK_BYTES) } else { (arguments.rounds, arguments.stream_bytes) };
+    let (rounds, bytes) =
+        if arguments.common.quick { (1, QUICK_BYTES) } else { (arguments.rounds, arguments.stream_bytes) };
     let each = (bytes / u64::from(arguments.threads)).max(128 << 10);
     let mut all: Vec<Reached> = (arguments.channels.iter())
         .map(|&channels| Reached { channels, rates: Vec::new(), processors: Vec::new() })
@@ -163,20 +151,15 @@ fn report(arguments: &Arguments, all: &[Reached], network: &str, force: bool, as
         .collect();
     let document = json!({
         "kind": "weft-channels", "version": 1, "date": bench_lab::now(), "machine": bench_lab::machine(),
-        "program": env!("CARGO_PKG_VERSION"), "quick": arguments.quick, "code": arguments.code,
+        "program": env!("CARGO_PKG_VERSION"), "quick": arguments.common.quick, "code": arguments.code,
         "coding": arguments.coding.to_string(), "stores": arguments.stores, "threads": arguments.threads,
         "network": network, "base_channels": base_name, "published_channels": PUBLISHED, "results": rows,
     });
-    if let Some(file) = &arguments.json_file {
-        output::write(file, &format!("{document:#}\n"), force)?;
-    }
-    if let Some(file) = &arguments.csv {
-        let line = |it: &Reached| {
-            format!("{},{:.1},{:.1},{:.2}\n", it.channels, median(&it.rates), spread(&it.rates), median(&it.processors))
-        };
-        let head = "channels,mb_per_second,spread_percent,processor_seconds_per_gb\n";
-        output::write(file, &all.iter().map(line).fold(head.to_owned(), |all, line| all + &line), force)?;
-    }
+    let line = |it: &Reached| {
+        format!("{},{:.1},{:.1},{:.2}", it.channels, median(&it.rates), spread(&it.rates), median(&it.processors))
+    };
+    let head = "channels,mb_per_second,spread_percent,processor_seconds_per_gb";
+    arguments.common.write(&document, head, all, line, force)?;
     if as_json {
         return show::json(&document);
     }
@@ -205,8 +188,5 @@ fn report(arguments: &Arguments, all: &[Reached], network: &str, force: bool, as
          processes share this machine's processors, and loopback has no limit for each connection: what more of them \
          gain where a network has one is not shown."
     ))?;
-    if arguments.quick {
-        show::text("--quick: whether it works; the figures mean nothing.")?;
-    }
-    Ok(())
+    arguments.common.end()
 }

@@ -151,6 +151,46 @@ fn the_stripes_are_as_long_and_the_master_is_the_one_that_the_mount_says() {
     }
 }
 
+/// A Master has two blocks of a stripe for some stores, itself perhaps among them.
+#[test]
+fn a_master_codes_stripes_that_have_several_blocks_on_a_store() {
+    if !possible("a_master_codes_stripes_that_have_several_blocks_on_a_store") {
+        return;
+    }
+    let cluster = Cluster::created("rs:4+2", 4, &["--allow-sharing"], &[]);
+    let mount = cluster.mount_with("a", &["--coding", "server"]);
+    let write = |name: String| {
+        let mut file = File::create(mount.at(name)).unwrap();
+        file.write_all(&noise(3_000_000)).unwrap();
+        file.sync_all().unwrap();
+    };
+    (0..6).for_each(|number| write(format!("f{number}")));
+    // The stores report once a second.
+    let begun = Instant::now();
+    loop {
+        let stores = cluster.on(&["status", "--json"]).json()["stores"].clone();
+        let coded = |store: &serde_json::Value| store["coded_stripes"].as_u64().unwrap();
+        let coded: Vec<u64> = stores.as_array().unwrap().iter().map(coded).collect();
+        if coded.iter().sum::<u64>() >= 6 && coded.iter().filter(|&&stripes| stripes > 0).count() > 1 {
+            break;
+        }
+        assert!(begun.elapsed() < MAX_WAIT, "{coded:?}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let status = cluster.on(&["status", "--json"]);
+    assert_eq!(status.status, 1, "a volume that survives less than its code says is not healthy");
+    assert!(status.json()["chunk_sets_sharing_targets"].as_u64() > Some(0));
+    cluster.on(&["verify"]).good();
+    // Any one store may be lost, also while it is written to: it has two blocks at most.
+    cluster.stores[1].kill();
+    (6..9).for_each(|number| write(format!("f{number}")));
+    mount.unmount();
+    let reader = cluster.mount_with("b", &["-o", "ro"]);
+    for number in 0..9 {
+        assert!(fs::read(reader.at(format!("f{number}"))).unwrap() == noise(3_000_000), "f{number}");
+    }
+}
+
 /// Thirty files in a row fill the same chunk sets: all of their stores code.
 #[test]
 fn the_files_of_one_client_are_coded_by_several_stores() {

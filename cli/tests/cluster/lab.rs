@@ -246,6 +246,11 @@ impl Cluster {
 
     /// `meta`: more arguments for the metadata server.
     pub fn with(code: &str, stores: usize, meta: &[&str]) -> Self {
+        Self::created(code, stores, &[], meta)
+    }
+
+    /// `create`: more arguments for the creation of the volume.
+    pub fn created(code: &str, stores: usize, create: &[&str], meta: &[&str]) -> Self {
         let scratch = Scratch::new(0);
         let path = scratch.path.clone();
         let mut addresses = Vec::new();
@@ -270,7 +275,7 @@ impl Cluster {
             })
             .collect();
         let volume = path.join("vol");
-        run(weft().arg("create").arg(&volume).args(["--code", code]).args(&addresses)).good();
+        run(weft().arg("create").arg(&volume).args(["--code", code]).args(create).args(&addresses)).good();
         let (meta, port) = loop {
             let port = free_port();
             let listen = format!("127.0.0.1:{port}");

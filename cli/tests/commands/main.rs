@@ -13,6 +13,7 @@ mod mounts;
 mod overwriting;
 mod paper;
 mod promptly;
+mod recover;
 mod recovery;
 mod refusals;
 mod round_trips;

@@ -333,6 +333,10 @@ impl Target for Appending {
         self.change(&[], || self.target.allocate(file, change))
     }
 
+    fn seal(&self, file: TargetFile) -> io::Result<()> {
+        self.target.seal(file)
+    }
+
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
         self.change(&[from, to], || self.target.rename(from, to))
     }

@@ -14,7 +14,7 @@ use volume::target::Target;
 const SPACE_VALID_FOR: Duration = Duration::from_secs(10);
 
 /// The counted operations and their names.
-pub(super) const OPERATIONS: [(u16, &str); 17] = [
+pub(super) const OPERATIONS: [(u16, &str); 18] = [
     (method::WRITE, "write"),
     (method::READ, "read"),
     (method::SYNC, "sync"),
@@ -29,6 +29,7 @@ pub(super) const OPERATIONS: [(u16, &str); 17] = [
     (method::SPACE, "space"),
     (method::FORMAT, "format"),
     (method::CLAIM, "claim"),
+    (method::SEAL, "seal"),
     (method::REPORT, "report"),
     (DISTRIBUTE, "distribute"),
     (REBUILD, "rebuild"),

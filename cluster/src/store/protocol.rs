@@ -29,6 +29,9 @@ pub mod method {
     pub const PRESENCE: u16 = 15;
     /// The claim of a target; see [`volume::target::Target::claim`]. The request is the payload.
     pub const CLAIM: u16 = 16;
+    /// A chunk gets no more records; see [`volume::target::Target::seal`]. Older stores do not know
+    /// it, and say so.
+    pub const SEAL: u16 = 17;
     pub const REPORT: u16 = 32;
     /// A metadata server tells the store which sessions live; see [`crate::capability::Fence`].
     pub const FENCE: u16 = 33;
@@ -41,7 +44,9 @@ pub fn wanted(method: u16, file: TargetFile) -> Wanted {
     match (method, file) {
         (method::SPACE | method::DOMAIN | method::REPORT, _) => Wanted::Nothing,
         (method::READ, TargetFile::Chunk { set, .. }) => Wanted::Read(set),
-        (method::WRITE | method::WRITE_DURABLY | method::SYNC, TargetFile::Chunk { set, .. }) => Wanted::Write(set),
+        (method::WRITE | method::WRITE_DURABLY | method::SYNC | method::SEAL, TargetFile::Chunk { set, .. }) => {
+            Wanted::Write(set)
+        }
         (method::WRITE | method::SYNC | method::REMOVE, TargetFile::NewChunk { set: fs::PROBE_SET, .. }) => {
             Wanted::Write(fs::PROBE_SET)
         }
@@ -52,9 +57,9 @@ pub fn wanted(method: u16, file: TargetFile) -> Wanted {
 /// How an operation changes the volume as a whole, which needs the claim, and which file; None if
 /// it does not.
 pub fn change(method: u16, operands: &Operands<'_>) -> Option<(ClaimedChange, TargetFile)> {
-    use method::{PUNCH, REMOVE, RENAME, RESERVE, SYNC, TRIM, WRITE, WRITE_DURABLY};
+    use method::{PUNCH, REMOVE, RENAME, RESERVE, SEAL, SYNC, TRIM, WRITE, WRITE_DURABLY};
     match method {
-        WRITE | WRITE_DURABLY | SYNC | RESERVE | TRIM => Some((ClaimedChange::Write, operands.file.into())),
+        WRITE | WRITE_DURABLY | SYNC | RESERVE | TRIM | SEAL => Some((ClaimedChange::Write, operands.file.into())),
         PUNCH | REMOVE => Some((ClaimedChange::Remove, operands.file.into())),
         RENAME => Some((ClaimedChange::Remove, operands.to.into())),
         _ => None,
@@ -265,7 +270,7 @@ mod tests {
         for number in 0..100 {
             let expected = match number {
                 method::READ => Wanted::Read(SetId(4)),
-                method::WRITE | method::WRITE_DURABLY | method::SYNC => Wanted::Write(SetId(4)),
+                method::WRITE | method::WRITE_DURABLY | method::SYNC | method::SEAL => Wanted::Write(SetId(4)),
                 method::SPACE | method::DOMAIN | method::REPORT => Wanted::Nothing,
                 _ => Wanted::Everything,
             };

@@ -377,6 +377,10 @@ impl Target for RemoteTarget {
         self.call(method, &operands, &[]).map(drop)
     }
 
+    fn seal(&self, file: TargetFile) -> io::Result<()> {
+        self.call(method::SEAL, &self.operands(file), &[]).map(drop)
+    }
+
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
         self.call(method::RENAME, &Operands { to: to.into(), ..self.operands(from) }, &[]).map(drop)
     }

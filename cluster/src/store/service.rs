@@ -136,6 +136,7 @@ fn operate(target: &dyn Target, method: u16, operands: &Operands<'_>, payload: &
         method::RESERVE => target.allocate(file, Allocation::Reserve(length)).map(done),
         method::TRIM => target.allocate(file, Allocation::Trim).map(done),
         method::PUNCH => target.allocate(file, Allocation::Punch(offset..offset.saturating_add(length))).map(done),
+        method::SEAL => target.seal(file).map(done),
         method::RENAME => target.rename(file, operands.to.into()).map(done),
         method::REMOVE => target.remove(file).map(done),
         method::LIST => {

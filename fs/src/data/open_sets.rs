@@ -11,7 +11,8 @@ use plan::{Position, SetId, TargetId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use volume::{SetLayout, SetWriter};
+use std::time::Duration;
+use volume::{Sealing, SetLayout, SetWriter, lock};
 
 /// How many sets are open at most.
 pub(crate) const MAX_OPEN_SETS: usize = 12;
@@ -22,6 +23,11 @@ const BYTES_BEFORE_NEXT: u64 = 64 << 20;
 /// Where all sets are on the same targets, a writer stays with one set for this much user data
 /// after a sync, in bytes: a second set does not spread it further, and costs a sync of k+m chunks.
 const BYTES_BEFORE_TURNS: u64 = 32 << 20;
+/// How many sets that are being described are remembered, to be waited for in the end. The others
+/// are described, too, unless the process ends before.
+const MAX_SEALING: usize = 32;
+/// How long a set that is being described is waited for at most.
+const MAX_SEALING_TIME: Duration = Duration::from_secs(1);
 
 /// Of what is on the way to sets, leaves for each of their targets what that one still has to do,
 /// in bytes: a stripe that waits for a slow target is no work for the others, which have it. Where
@@ -185,7 +191,20 @@ impl Store {
         match self.targets.steps().metadata(|| self.meta.seal_set(set, length)) {
             // The set was lost just now.
             Err(_) if !self.is_ours(set) => Ok(()),
-            sealed => Ok(sealed.map(drop)?),
+            sealed => {
+                sealed?;
+                writer.seal().into_iter().for_each(|sealing| self.describe(sealing));
+                Ok(())
+            }
+        }
+    }
+
+    /// Has chunks described in the background.
+    fn describe(&self, sealing: Sealing) {
+        let mut all = lock(&self.sealing);
+        all.push_back(sealing);
+        if all.len() > MAX_SEALING {
+            all.pop_front();
         }
     }
 
@@ -194,6 +213,8 @@ impl Store {
         let open = std::mem::take(&mut *self.open.lock());
         // All leave the list, whatever fails.
         let sealed: Vec<Result<()>> = open.iter().map(|open| self.seal(&open.writer)).collect();
+        let sealing = std::mem::take(&mut *lock(&self.sealing));
+        sealing.into_iter().for_each(|sealing| sealing.wait(MAX_SEALING_TIME));
         sealed.into_iter().collect()
     }
 

@@ -20,12 +20,12 @@ use plan::placement::{TargetCandidate, View};
 use plan::topology::{Coordinates, Network};
 use plan::{Position, RecordOffset, SetId, Span, StripeSeq, TargetId};
 use session::port::Port;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use volume::format::VolumeId;
-use volume::{Answer, BufferPool, ReportedSpace, SetLayout, SetWriter, StripeBuffer, Targets, lock};
+use volume::{Answer, BufferPool, ReportedSpace, Sealing, SetLayout, SetWriter, StripeBuffer, Targets, lock};
 
 /// A target gets new chunks only if it has this much space, or space for a whole chunk.
 pub(crate) const NEW_CHUNK_BYTES: u64 = 1 << 20;
@@ -128,6 +128,8 @@ pub(crate) struct Store {
     pub(super) unsynced: Ranked<Vec<Arc<SetWriter>>, UnsyncedSets>,
     /// Sets that were sealed since the last call of `take_sealed`.
     pub(super) sealed: Ranked<Vec<SetId>, SealedSets>,
+    /// Sets whose chunks are being described since they were sealed.
+    pub(super) sealing: Mutex<VecDeque<Sealing>>,
     /// What sets lack, and whether the metadata knows.
     pub(super) lacking: Ranked<Lacking, LackingSets>,
     /// Sets with stripes being written, and how many.
@@ -184,6 +186,7 @@ impl Store {
             unsynced: Ranked::default(),
             lacking: Ranked::default(),
             sealed: Ranked::default(),
+            sealing: Mutex::default(),
             pinned: Ranked::default(),
             layouts: RankedRw::default(),
             codes: Mutex::default(),

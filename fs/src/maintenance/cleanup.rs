@@ -100,6 +100,8 @@ impl FileSystem {
         }
         gaps.push(at..u64::from(self.volume.label().chunk_bytes).max(at + 1));
         self.punch_ranges(&layout, gaps);
+        // Nobody waits for it.
+        let _ = volume::Sealing::of_set(&self.store.targets, &layout);
         Ok(())
     }
 

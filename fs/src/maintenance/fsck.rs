@@ -1,7 +1,7 @@
 //! Checks the metadata against the chunks, and rebuilds the metadata from the chunks.
 
-use crate::data::manifest::{self, File, Piece};
-use crate::data::store::Stored;
+use crate::data::manifest::File;
+use crate::maintenance::chunk_contents::{Candidates, Finder, FoundSet, FoundStripe, files_of, first_gap, size_of};
 use crate::maintenance::presence;
 use crate::volume::create::random_id;
 use crate::volume::find::{FoundTargets, find};
@@ -10,8 +10,8 @@ use crate::volume::opened::STRIPES_PER_OPENING;
 use crate::volume::places::Places;
 use crate::{Error, FileSystem, OpenOptions, ROOT, Result};
 use meta::{ContentEdit, FileKind, New, Resize, SetRecord};
-use plan::{Extent, ExtentMap, ExtentPlace, Ino, Position, RecordOffset, SetId, Span, StripeSeq, TargetId};
-use std::collections::BTreeMap;
+use plan::{ExtentMap, ExtentPlace, Ino, Position, RecordOffset, SetId};
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use volume::target::{Claim, ClaimRequest, Epoch, Target, TargetFile};
@@ -187,16 +187,6 @@ impl Rebuilt {
     }
 }
 
-/// The chunks that may belong to a set: for each position, the targets that have one.
-type Candidates = BTreeMap<Position, Vec<TargetId>>;
-
-/// A stripe that was found, with its content.
-struct FoundStripe {
-    sequence: StripeSeq,
-    stored: Stored,
-    pieces: Vec<Piece>,
-}
-
 /// Rebuilds the metadata of a volume from its chunks alone. Existing metadata on the targets is
 /// removed.
 ///
@@ -266,31 +256,21 @@ impl FileSystem {
                 }
             }
         }
+        let mut finder = Finder {
+            targets: &self.store.targets,
+            volume: self.store.options.volume,
+            code: self.store.options.code.spec().to_string(),
+            codes: HashMap::new(),
+        };
         for (&set, candidates) in &sets {
-            stripes.extend(self.take_in_set(set, candidates, &mut done)?);
+            stripes.extend(self.take_in_set(&mut finder, set, candidates, &mut done)?);
         }
         self.engine()?.meta.skip_sets(sets.keys().last().copied().unwrap_or_default())?;
-        // Later stripes overwrite earlier ones, as their writes did; those of later openings
-        // overwrite all of these.
-        stripes.sort_by_key(|stripe| stripe.sequence);
-        if let Some(last) = stripes.last() {
+        if let Some(last) = stripes.iter().map(|stripe| stripe.sequence).max() {
             let opening: u64 = self.engine()?.meta.setting("openings")?.unwrap_or(0);
-            self.engine()?.meta.put_setting("openings", &opening.max(last.sequence.0 / STRIPES_PER_OPENING))?;
+            self.engine()?.meta.put_setting("openings", &opening.max(last.0 / STRIPES_PER_OPENING))?;
         }
-        let mut files: BTreeMap<Ino, (ExtentMap, Option<File>)> = BTreeMap::new();
-        for stripe in stripes {
-            let mut start = 0;
-            let mut last: Option<File> = None;
-            for piece in stripe.pieces {
-                let Stored { set, record, block } = stripe.stored;
-                let place = ExtentPlace::Stripe(Span { set, record, block, start });
-                start += piece.length as u32;
-                last = piece.file.or(last);
-                let (map, file) = files.entry(piece.ino).or_default();
-                map.insert(Extent { offset: piece.offset, length: piece.length, place });
-                *file = last.clone();
-            }
-        }
+        let files = files_of(stripes);
         let some_lost = !done.is_whole();
         for (ino, (map, file)) in files {
             let (path, size) = self.take_in_file(ino, &map, file, &mut done)?;
@@ -308,73 +288,18 @@ impl FileSystem {
         Ok(done)
     }
 
-    /// The stripes of a set, read from any chunk that has them. Too little may be left of a set to
-    /// use it: it was deleted while a target was away, or its targets are away now and its chunks
-    /// must stay for the next time.
-    fn take_in_set(&self, set: SetId, candidates: &Candidates, done: &mut Rebuilt) -> Result<Vec<FoundStripe>> {
-        let mut records = BTreeMap::new();
-        let mut positions: BTreeMap<Position, TargetId> = BTreeMap::new();
-        let mut code = None;
-        for (&position, ids) in candidates {
-            let mut most = None;
-            for &id in ids {
-                let Some(target) = self.store.targets.get(id) else { continue };
-                let Ok(scanned) = volume::scan(&*target, TargetFile::Chunk { set, position }) else { continue };
-                let volume = self.store.options.volume;
-                let header = scanned.header.filter(|header| header.volume == volume);
-                let found = scanned.records.into_iter().filter(|header| header.volume == volume && header.set == set);
-                let found: Vec<_> = found.collect();
-                // Of two chunks for one position, one was left behind when the other was moved or
-                // rebuilt: it has no more stripes than the other.
-                if (header.is_some() || !found.is_empty()) && most.is_none_or(|most| most < found.len()) {
-                    most = Some(found.len());
-                    positions.insert(position, id);
-                }
-                code = header.map(|header| header.code).or(code);
-                found.into_iter().for_each(|header| _ = records.entry(header.record).or_insert(header));
-            }
-        }
-        let code = code.unwrap_or_else(|| self.store.options.code.spec().to_string());
-        let shape = ec::parse(&code).map_err(|why| Error::Invalid(why.to_string()))?.shape();
-        if positions.len() < shape.k {
-            let (have, need) = (positions.len(), shape.k);
-            done.lost(format!(
-                "chunk set {set}: {have} of its chunks are left and {need} are needed; what was in it, if it was not \
-                 deleted, cannot be brought back"
-            ));
-            return Ok(Vec::new());
-        }
-        let places = Position::all(shape.blocks()).map(|position| positions.get(&position).copied()).collect();
-        let length =
-            records.values().next_back().map_or(0, |last| volume::record_range(last.record, last.block_bytes).end);
-        let record = SetRecord { code, places, sealed: true, length: length as u32 };
-        let layout = self.store.layout_of(set, &record)?;
-        let mut stripes = Vec::new();
-        for header in records.values() {
-            let manifest = volume::read_manifest(&self.store.targets, &layout, header.record, header.block_bytes);
-            let Some(pieces) = manifest.ok().and_then(|bytes| manifest::decode(&bytes)) else {
-                done.lost(format!(
-                    "chunk set {set}, stripe at {}: too little is left of it; {} bytes of files cannot be brought back",
-                    header.record, header.data_bytes
-                ));
-                continue;
-            };
-            // A manifest that does not describe exactly the bytes of its stripe is not valid.
-            if pieces.iter().try_fold(0u64, |sum, piece| sum.checked_add(piece.length))
-                != Some(u64::from(header.data_bytes))
-            {
-                done.lost(format!(
-                    "chunk set {set}, stripe at {}: its manifest does not fit its data; {} bytes of files cannot be \
-                     brought back",
-                    header.record, header.data_bytes
-                ));
-                continue;
-            }
-            let stored = Stored { set, record: header.record, block: header.block_bytes };
-            stripes.push(FoundStripe { sequence: header.sequence, stored, pieces });
-        }
+    /// The stripes of a set, which becomes known to the metadata.
+    fn take_in_set(
+        &self,
+        finder: &mut Finder<'_>,
+        set: SetId,
+        candidates: &Candidates,
+        done: &mut Rebuilt,
+    ) -> Result<Vec<FoundStripe>> {
+        let found = finder.set(set, candidates, |_, _, _| (), |what| done.lost(what))?;
+        let Some(FoundSet { record, stripes, has_records, .. }) = found else { return Ok(Vec::new()) };
         // A set without stripes would be deleted as empty.
-        if !stripes.is_empty() || records.is_empty() {
+        if !stripes.is_empty() || !has_records {
             self.engine()?.meta.put_set(set, &record)?;
             done.sets += 1;
         }
@@ -389,8 +314,7 @@ impl FileSystem {
         file: Option<File>,
         done: &mut Rebuilt,
     ) -> Result<(Vec<u8>, u64)> {
-        let size = file.as_ref().map_or(0, |file| file.size);
-        let size = if size == 0 { map.iter().map(Extent::end).max().unwrap_or(0) } else { size };
+        let size = size_of(map, file.as_ref());
         let named = file.as_ref().map(|file| file.path.clone()).filter(|path| !path.is_empty());
         done.unnamed += usize::from(named.is_none());
         let path = named.unwrap_or_else(|| format!("lost+found/inode-{ino}").into_bytes());
@@ -426,22 +350,12 @@ impl FileSystem {
     }
 }
 
-/// The first range of a file that no stripe has.
-fn first_gap(map: &ExtentMap, size: u64) -> Option<std::ops::Range<u64>> {
-    let mut at = 0;
-    for extent in map.within(&(0..size)) {
-        if extent.offset > at {
-            return Some(at..extent.offset);
-        }
-        at = extent.end();
-    }
-    (at < size).then_some(at..size)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::manifest::{self, Piece};
     use crate::testing::{Lab, make};
+    use plan::TargetId;
 
     #[test]
     fn what_a_rebuild_cannot_use_is_a_loss() {

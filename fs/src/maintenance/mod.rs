@@ -2,6 +2,7 @@
 //! removing targets.
 
 pub mod census;
+pub mod chunk_contents;
 pub mod cleanup;
 pub mod collect;
 pub mod compact;
@@ -14,6 +15,7 @@ pub mod orphan_chunks;
 pub mod presence;
 pub mod probe;
 pub mod rebalance;
+pub mod recover;
 pub mod rejoin;
 pub mod reopen;
 pub mod repair;

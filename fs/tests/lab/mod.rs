@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "every test uses some of it")]
 
 pub mod cluster;
+pub mod place;
 
 use fs::label::{Label, Member};
 use fs::{FileKind, FileSystem, New, OpenOptions, ROOT};

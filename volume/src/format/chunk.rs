@@ -201,6 +201,24 @@ impl StripeHeader {
         bytes
     }
 
+    /// The checksum that the header has on the disk: it covers all other fields.
+    pub fn checksum(&self) -> u64 {
+        let bytes = self.encode();
+        u64::from_le_bytes(bytes[CHECKSUM_AT..FIXED_BYTES].try_into().expect("eight bytes"))
+    }
+
+    /// The length of the record that begins with `bytes` at `offset` of its chunk, in bytes, and
+    /// the checksum in its header, which is not checked. None if they are not the beginning of one.
+    pub(super) fn glance(bytes: &[u8], offset: u64) -> Option<(u64, u64)> {
+        let mut from = Reader::new(bytes.get(..FIXED_BYTES)?);
+        (from.array() == RECORD_MAGIC).then_some(())?;
+        let _: ([u8; 16], u64, u64) = (from.array(), from.u64(), from.u64());
+        let (record, _, _, block) = (from.u32(), from.u32(), from.u32(), from.u32() as usize);
+        let is_one = u64::from(record) == offset && block <= MAX_BLOCK_BYTES;
+        let checksum = u64::from_le_bytes(bytes[CHECKSUM_AT..FIXED_BYTES].try_into().ok()?);
+        is_one.then(|| (Self::record_bytes(block) as u64, checksum))
+    }
+
     /// Decodes the record header at the beginning of `bytes`.
     ///
     /// # Errors

@@ -7,6 +7,7 @@
 mod bytes;
 mod chunk;
 mod claim;
+mod glance;
 mod header;
 mod layout;
 mod object_id;
@@ -18,6 +19,7 @@ pub use claim::{
     CLAIM_BYTES, CLAIM_FILE_BYTES, Claim, ClaimRecord, Epoch, Holder, MAX_CLAIM_MIRRORS, MAX_HOLDER_ADDRESS,
     MAX_HOLDER_NAME, MAX_LEASE,
 };
+pub(crate) use glance::record_of;
 pub use header::Header;
 pub(crate) use header::valid_name;
 pub use layout::{HEADER_BYTES, Layout, MAX_BLOCK_BYTES, MAX_OBJECT_BYTES, MAX_STRIPE_BYTES, MIN_BLOCK_BYTES};

@@ -80,6 +80,18 @@ impl RecordHeader {
         bytes[CHECKSUM_AT..FIXED_BYTES].copy_from_slice(&checksum.to_le_bytes());
     }
 
+    /// The length of the record that begins with `bytes`, in bytes, and the checksum in its header,
+    /// which is not checked. None if they are not the beginning of one.
+    pub(super) fn glance(bytes: &[u8]) -> Option<(u64, u64)> {
+        let mut from = Reader::new(bytes.get(..FIXED_BYTES)?);
+        (from.array() == MAGIC).then_some(())?;
+        let _: ([u8; 16], u64, u64) = (from.array(), from.u64(), from.u64());
+        let (block, _, granules) = (from.u32() as usize, from.u32(), from.u32() as usize);
+        let checksum = u64::from_le_bytes(bytes[CHECKSUM_AT..FIXED_BYTES].try_into().ok()?);
+        let is_one = block <= MAX_BLOCK_BYTES && granules <= block;
+        is_one.then(|| ((Self::encoded_bytes(granules) + block) as u64, checksum))
+    }
+
     /// Decodes the record header at the beginning of `bytes`.
     ///
     /// # Errors

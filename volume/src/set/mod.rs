@@ -5,6 +5,7 @@
 mod block_state;
 mod buffers;
 mod headers;
+mod identify;
 mod layout;
 mod master;
 mod orders;
@@ -12,15 +13,18 @@ mod overloaded;
 mod pages;
 mod reader;
 mod rebuild;
+mod sealing;
 mod verify;
 mod writer;
 
 pub use block_state::BlockState;
 pub use buffers::{BufferPool, StripeBuffer};
 pub(crate) use headers::Headers;
+pub use identify::{FoundChunk, Identity, identify};
 pub use layout::{SetLayout, record_range};
 pub use orders::{Distributed, Master, NoMaster, Order, RebuildOrder, RebuildReport};
 pub use reader::{ReadReport, read, read_manifest};
 pub use rebuild::rebuild;
+pub use sealing::Sealing;
 pub use verify::{Scanned, StripeReport, scan, verify_stripe};
 pub use writer::{Appended, SetWriter, Synced};

@@ -5,6 +5,7 @@ use super::buffers::{BufferPool, StripeBuffer};
 use super::layout::{SetLayout, geometry};
 use super::orders::{NoMaster, Order};
 use super::pages::Pages;
+use super::sealing::Sealing;
 use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, GRANULE_BYTES, RECORD_ALIGNMENT, StripeHeader, Timestamp};
 use crate::lock;
 use crate::steps::{Cost, WriteStep};
@@ -187,6 +188,14 @@ impl SetWriter {
         let longest = geometry(&*self.layout.code).block_bytes(self.pool.capacity());
         let begin = (self.next_record().0 as usize).next_multiple_of(StripeHeader::alignment(longest));
         begin + StripeHeader::record_bytes(longest) > self.chunk_bytes as usize
+    }
+
+    /// Begins to describe the chunks as they are now. None if no stripe was written.
+    pub fn seal(&self) -> Option<Sealing> {
+        let failed = self.failed().clone();
+        let chunks = Position::placed(&self.layout.places).filter(|(position, _)| !failed.contains(position));
+        let is_used = self.appended.load(Ordering::Acquire) > 0;
+        is_used.then(|| Sealing::of_chunks(&self.targets, &self.layout, chunks))
     }
 
     /// Whether a written stripe is not yet durable.

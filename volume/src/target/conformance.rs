@@ -60,6 +60,9 @@ pub fn conformance(target: &dyn Target) {
     }
     target.sync(file).expect("sync");
     target.sync(file).expect("sync again");
+    let before = content(target, file);
+    target.seal(file).expect("seal");
+    assert_eq!(content(target, file), before, "a sealed file is as it was");
     reserved_space(target, file);
     names(target, file);
     let all: Vec<_> = target.list().expect("list").into_iter().map(|(file, _)| file).collect();
@@ -83,6 +86,7 @@ fn missing_files(target: &dyn Target, file: TargetFile) {
     assert!(target.read_part(file, 0, &mut [0; 9], Wait::Never).is_err());
     assert!(missing(target.sync(file).map(drop)));
     assert!(missing(target.allocate(file, Allocation::Punch(0..10))));
+    assert!(missing(target.seal(file)));
     assert!(missing(target.rename(file, TargetFile::Label)));
     target.remove(file).expect("removing nothing is no error");
     assert_eq!(target.list().expect("list"), [], "nothing of that made a file");

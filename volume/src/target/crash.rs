@@ -206,6 +206,14 @@ impl Target for Crash {
         }
     }
 
+    fn seal(&self, file: TargetFile) -> io::Result<()> {
+        let mut waiting = self.waiting();
+        self.touch(&mut waiting, file, false)?;
+        // The file below may not exist yet, and a crash may lose attributes.
+        let _ = self.inner.seal(file);
+        Ok(())
+    }
+
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
         self.allow(ClaimedChange::Remove, to)?;
         let mut waiting = self.waiting();

@@ -6,8 +6,10 @@
 use super::claim::{ClaimRequest, ClaimState, ClaimedChange};
 use super::claim_file::{self, ClaimFile};
 use super::clock::Clock;
+use super::open::Open;
 use super::private::{LOST_AND_FOUND, make_private};
 use super::rename::rename_new;
+use super::tags;
 use super::volume_names::{CHUNKS, JOURNAL, LABEL, SNAPSHOTS, file_of, name_of};
 use super::{Allocation, Durable, Owner, Presence, ReadPart, Space, Target, TargetFile, Wait, timed};
 use crate::{Error, Result, Shown, lock, unpoisoned};
@@ -21,8 +23,8 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Duration;
 
 /// The maximum number of files that are kept open.
@@ -46,26 +48,6 @@ struct GivenName {
     name: OsString,
     /// A rename to this name may replace a file.
     replaces: bool,
-}
-
-/// An open file.
-#[derive(Debug)]
-struct Open {
-    file: Arc<File>,
-    /// It has a given name: it is never closed to open another, and a sync includes its attributes.
-    given: bool,
-    /// Its inode: another file may have its name by now.
-    inode: u64,
-    /// The same file, opened for direct I/O; None where that is not possible.
-    direct: OnceLock<Option<File>>,
-    used: AtomicU64,
-    /// Its name is durable. Unknown for an existing file: its creator may have died before the
-    /// sync.
-    named: AtomicBool,
-    /// A sync failed: earlier writes may be lost even if the next sync succeeds.
-    poisoned: AtomicBool,
-    /// Another process removed or replaced the file: once it is closed, it cannot be read.
-    unnamed: AtomicBool,
 }
 
 impl Disk {
@@ -99,6 +81,13 @@ impl Disk {
         }
         // It is made now, so that a disk that is full can be claimed later.
         File::open(path).and_then(|directory| claim_file::create(&directory)).map_err(Error::io("write to", path))?;
+        if !tags::has_attributes(File::open(path).map_err(Error::io("open the directory", path))?) {
+            static NOTE: std::sync::Once = std::sync::Once::new();
+            NOTE.call_once(|| {
+                let path = Shown(path);
+                tracing::warn!("the file system of {path} has no extended attributes; chunks work without them");
+            });
+        }
         for directory in [&path.join(CHUNKS), path] {
             let sync = File::open(directory).and_then(|directory| directory.sync_all());
             sync.map_err(Error::io("sync the directory", directory))?;
@@ -197,16 +186,7 @@ impl Disk {
     /// # Errors
     /// If the system does not tell which file it is.
     pub(super) fn adopt(&self, file: TargetFile, name: &OsStr, opened: Arc<File>) -> io::Result<()> {
-        let open = Open {
-            inode: opened.metadata()?.ino(),
-            file: opened,
-            given: true,
-            direct: OnceLock::new(),
-            used: AtomicU64::new(0),
-            named: AtomicBool::new(true),
-            poisoned: AtomicBool::new(false),
-            unnamed: AtomicBool::new(false),
-        };
+        let open = Open::new(opened, true, 0)?;
         self.name_file(file, name, false);
         self.files().insert(file, Arc::new(open));
         Ok(())
@@ -238,17 +218,7 @@ impl Disk {
             }
             opened => opened?,
         };
-        let opened = File::from(opened);
-        let open = Arc::new(Open {
-            inode: opened.metadata()?.ino(),
-            file: Arc::new(opened),
-            given: false,
-            direct: OnceLock::new(),
-            used: AtomicU64::new(now),
-            named: AtomicBool::new(false),
-            poisoned: AtomicBool::new(false),
-            unnamed: AtomicBool::new(false),
-        });
+        let open = Arc::new(Open::new(Arc::new(opened.into()), false, now)?);
         if files.len() >= OPEN_FILES {
             // Keep poisoned files in memory. Close last what only its open handle can still read.
             let idle = files.iter().filter(|(_, open)| !open.given && !open.poisoned.load(Ordering::Relaxed));
@@ -302,20 +272,24 @@ impl Disk {
         self.allow(ClaimedChange::Write, file)?;
         let open = self.file(file, true)?;
         let parts: Vec<&[u8]> = parts.iter().map(|part| &**part).filter(|part| !part.is_empty()).collect();
-        if let (0, TargetFile::Chunk { .. } | TargetFile::NewChunk { .. }, Some(first)) = (offset, file, parts.first())
-        {
-            super::tags::tag(&open.file, first);
+        self.write_content(file, &open, offset, &parts)?;
+        if let (TargetFile::Chunk { .. } | TargetFile::NewChunk { .. }, Some(first)) = (file, parts.first()) {
+            open.wrote(offset, first);
         }
-        if super::vectored::is_whole_pages(offset, &parts)
-            && let Some(direct) = self.direct(file, &open)
+        Ok(())
+    }
+
+    fn write_content(&self, file: TargetFile, open: &Open, offset: u64, parts: &[&[u8]]) -> io::Result<()> {
+        if super::vectored::is_whole_pages(offset, parts)
+            && let Some(direct) = self.direct(file, open)
         {
-            match super::write_at(direct, offset, &parts) {
+            match super::write_at(direct, offset, parts) {
                 // Some file systems report only now that they do not support it.
                 Err(why) if why.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {}
                 done => return done,
             }
         }
-        super::write_at(&open.file, offset, &parts)
+        super::write_at(&open.file, offset, parts)
     }
 
     /// Makes a file durable.
@@ -369,6 +343,7 @@ impl Disk {
     fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
         self.allow(ClaimedChange::Remove, file)?;
         let open = self.file(file, false)?;
+        open.gives_back(&range);
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match rustix::fs::fallocate(&open.file, flags, range.start, range.end - range.start) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
@@ -419,6 +394,13 @@ impl Target for Disk {
             Allocation::Trim => self.trim(file),
             Allocation::Punch(range) => self.punch(file, range),
         }
+    }
+
+    fn seal(&self, file: TargetFile) -> io::Result<()> {
+        self.allow(ClaimedChange::Write, file)?;
+        let open = self.file(file, false)?;
+        open.seal();
+        Ok(())
     }
 
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {

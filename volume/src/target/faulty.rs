@@ -138,6 +138,11 @@ impl Target for Faulty {
         self.inner.allocate(file, change)
     }
 
+    fn seal(&self, file: TargetFile) -> io::Result<()> {
+        self.pass()?;
+        self.inner.seal(file)
+    }
+
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
         self.pass()?;
         self.inner.rename(from, to)

@@ -166,6 +166,10 @@ impl Target for Memory {
         }
     }
 
+    fn seal(&self, file: TargetFile) -> io::Result<()> {
+        self.content().files.get(&file).map(|_| ()).ok_or_else(missing)
+    }
+
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
         let files = &mut self.changing(ClaimedChange::Remove, to)?.files;
         let bytes = files.remove(&from).ok_or_else(missing)?;

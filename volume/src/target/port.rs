@@ -12,8 +12,9 @@ use std::time::Duration;
 /// A place for files. Every operation is thread-safe. None times out by itself, so a caller that
 /// must not wait for a hanging disk calls it on a separate thread.
 ///
-/// Ten operations and two properties. None has a default body: a decorator that forgets one would
-/// lose what the target below can do, such as one request instead of two, and nobody would notice.
+/// Eleven operations and two properties. None has a default body: a decorator that forgets one
+/// would lose what the target below can do, such as one request instead of two, and nobody would
+/// notice.
 pub trait Target: Send + Sync + fmt::Debug {
     /// Writes `parts`, one after the other, from `offset` on. Creates the file if it does not
     /// exist. With [`Durable::Now`], this write and all earlier ones to the file are durable on
@@ -50,6 +51,13 @@ pub trait Target: Send + Sync + fmt::Debug {
     /// If there is not enough space to reserve; if the file with space to release does not exist or
     /// cannot be changed.
     fn allocate(&self, file: TargetFile, change: Allocation) -> io::Result<()>;
+
+    /// Describes a chunk that gets no more records, in extended attributes of its file, where the
+    /// target has these. Nothing depends on it, and a later write is no error.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such file. `Unsupported` if the target is a store that is too old.
+    fn seal(&self, file: TargetFile) -> io::Result<()>;
 
     /// Renames `from` to `to`, replacing an existing file. `from` must be synced; the change is
     /// durable on return.

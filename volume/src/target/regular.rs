@@ -20,3 +20,9 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     file.metadata().and_then(regular)?;
     Ok(file)
 }
+
+/// Reads from the beginning of a file until `into` is full or the file ends. Returns the number of
+/// bytes read.
+pub(crate) fn read_at_most(file: &File, into: &mut [u8]) -> io::Result<usize> {
+    super::read_at(file, 0, &mut [into])
+}

@@ -95,6 +95,11 @@ impl Target for Shadow {
         self.over.allocate(file, change)
     }
 
+    /// What is below stays as it is.
+    fn seal(&self, file: TargetFile) -> io::Result<()> {
+        self.holder(file).read_at(file, 0, &mut [0]).map(drop)
+    }
+
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
         self.take(from)?;
         self.hidden().insert(to);

@@ -118,6 +118,10 @@ impl Target for Traced {
         self.count(kind, begun, bytes, self.inner.allocate(file, change))
     }
 
+    fn seal(&self, file: TargetFile) -> io::Result<()> {
+        self.inner.seal(file)
+    }
+
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
         let begun = Instant::now();
         self.count(|trace| &mut trace.rename, begun, 0, self.inner.rename(from, to))

@@ -43,3 +43,12 @@ pub(super) fn file_of(directory: &str, name: &str) -> Option<TargetFile> {
     // Accept only the name that Weft itself would use, so that no file has two.
     (name_of(file) == format!("{directory}/{name}")).then_some(file)
 }
+
+/// The set and the position of a chunk, finished or not, by the name of its file.
+pub(crate) fn chunk_of_name(name: &str) -> Option<(SetId, Position)> {
+    let set = u64::from_str_radix(name.get(..16)?, 16).ok()?;
+    match file_of(&format!("{CHUNKS}/{:02x}", set as u8), name)? {
+        TargetFile::Chunk { set, position } | TargetFile::NewChunk { set, position } => Some((set, position)),
+        _ => None,
+    }
+}

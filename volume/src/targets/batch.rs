@@ -143,6 +143,12 @@ impl<K: Copy + Ord + Send + 'static, T: Send + 'static> Batch<K, T> {
         self.done
     }
 
+    /// Waits for all operations that nobody needs, until the deadline. No failure is recorded.
+    pub fn without_late(mut self, deadline: Duration) {
+        self.hedges = true;
+        self.gather(|_, _| deadline);
+    }
+
     /// Waits until the successful operations are enough, for all operations, or until the deadline.
     /// Returns the keys of the successful ones. Failures are recorded for their targets; operations
     /// that need not be waited for do not count as failures.

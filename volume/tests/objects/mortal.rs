@@ -59,6 +59,11 @@ impl Target for Mortal {
         self.inner.allocate(file, change)
     }
 
+    fn seal(&self, file: TargetFile) -> io::Result<()> {
+        self.life.change()?;
+        self.inner.seal(file)
+    }
+
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
         self.life.change()?;
         self.inner.rename(from, to)

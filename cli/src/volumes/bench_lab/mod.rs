@@ -4,6 +4,7 @@
 //! killed bench leaves, the next one removes ([`left`]).
 
 mod commands;
+mod common;
 mod figures;
 mod groups;
 mod left;
@@ -12,6 +13,7 @@ mod stage;
 mod streams;
 mod tool;
 
+pub use common::Common;
 pub use figures::{median, spread};
 pub use groups::{Groups, Limited};
 pub use left::{PLACEMENT, Run, WRITE_COST};

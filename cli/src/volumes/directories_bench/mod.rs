@@ -4,8 +4,8 @@
 mod structures;
 
 use crate::failure::{Failure, Outcome};
-use crate::volumes::bench_lab;
-use crate::{interrupt, output, show};
+use crate::volumes::bench_lab::{self, Common};
+use crate::{interrupt, show};
 use clap::Args;
 use fs::{Create, FileKind, FileSystem, New, OpenOptions, Placement, ROOT};
 use serde_json::json;
@@ -41,18 +41,8 @@ pub struct Arguments {
     /// Measure the structures alone, without a volume
     #[arg(long)]
     no_volume: bool,
-    /// Where to create the temporary directory with the volume [default: that of the system]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-    /// Few entries: whether it works, not how fast
-    #[arg(long)]
-    quick: bool,
-    /// Also write the result to a file
-    #[arg(long, value_name = "FILE")]
-    json_file: Option<PathBuf>,
-    /// Also write the figures to a file, a line for each number of entries and structure
-    #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
 }
 
 /// A number with k for thousands and M for millions.
@@ -181,12 +171,10 @@ impl Drop for Place {
 }
 
 pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
-    for file in [&arguments.json_file, &arguments.csv].into_iter().flatten() {
-        output::check(file, force)?;
-    }
-    let entries = if arguments.quick { QUICK_ENTRIES.to_vec() } else { arguments.entries.clone() };
+    arguments.common.check(force)?;
+    let entries = if arguments.common.quick { QUICK_ENTRIES.to_vec() } else { arguments.entries.clone() };
     let control = interrupt::control(false);
-    let parent = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let parent = arguments.common.parent();
     let mut all = Vec::new();
     let mut fills = Vec::new();
     for (number, &entries) in entries.iter().enumerate() {
@@ -209,7 +197,7 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
 fn report(arguments: &Arguments, all: &[Rates], fills: &[(u64, (usize, f64))], force: bool, as_json: bool) -> Outcome {
     let document = json!({
         "kind": "weft-directories", "version": 1, "date": bench_lab::now(), "machine": bench_lab::machine(),
-        "program": env!("CARGO_PKG_VERSION"), "quick": arguments.quick,
+        "program": env!("CARGO_PKG_VERSION"), "quick": arguments.common.quick,
         "results": all.iter().map(|it| json!({
             "entries": it.entries, "what": it.what, "create_per_second": it.create * 1e3,
             "look_up_per_second": it.look_up * 1e3, "list_per_second": it.list * 1e3,
@@ -218,17 +206,12 @@ fn report(arguments: &Arguments, all: &[Rates], fills: &[(u64, (usize, f64))], f
             "entries": entries, "buckets": buckets, "fill": fill,
         })).collect::<Vec<_>>(),
     });
-    if let Some(file) = &arguments.json_file {
-        output::write(file, &format!("{document:#}\n"), force)?;
-    }
-    if let Some(file) = &arguments.csv {
-        let line = |it: &Rates| {
-            let rates = [it.create, it.look_up, it.list].map(|rate| format!("{:.0}", rate * 1e3)).join(",");
-            format!("{},{},{rates}\n", it.entries, it.what)
-        };
-        let head = "entries,what,create_per_second,look_up_per_second,list_per_second\n";
-        output::write(file, &all.iter().map(line).fold(head.to_owned(), |all, line| all + &line), force)?;
-    }
+    let line = |it: &Rates| {
+        let rates = [it.create, it.look_up, it.list].map(|rate| format!("{:.0}", rate * 1e3)).join(",");
+        format!("{},{},{rates}", it.entries, it.what)
+    };
+    let head = "entries,what,create_per_second,look_up_per_second,list_per_second";
+    arguments.common.write(&document, head, all, line, force)?;
     if as_json {
         return show::json(&document);
     }
@@ -252,10 +235,7 @@ fn report(arguments: &Arguments, all: &[Rates], fills: &[(u64, (usize, f64))], f
          without transactions, a journal or a disk; a volume has all of these, and its cost is theirs, not that of the \
          structure.",
     )?;
-    if arguments.quick {
-        show::text("--quick: whether it works; the figures mean nothing.")?;
-    }
-    Ok(())
+    arguments.common.end()
 }
 
 #[cfg(test)]

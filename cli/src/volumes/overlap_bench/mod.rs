@@ -11,9 +11,9 @@ mod show;
 
 use crate::failure::{Failure, Outcome};
 use crate::model::speed::{self, Speed};
-use crate::volumes::bench_lab::{Lab, STORES, WRITE_COST};
+use crate::volumes::bench_lab::{Common, Lab, STORES, WRITE_COST};
 use crate::volumes::processes::{Process, free_port, start};
-use crate::{interrupt, output, unprotected};
+use crate::{interrupt, unprotected};
 use clap::Args;
 use engine::Way;
 use node::{Job, Node};
@@ -77,18 +77,8 @@ pub struct Arguments {
     /// The link of each node in bits a second, such as 200M; takes root, ip, tc [default: loopback]
     #[arg(long, value_name = "SPEED", value_parser = speed::parse)]
     net: Option<Speed>,
-    /// Where to create the temporary directory with everything [default: that of the system]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-    /// One short round of few nodes: whether it works, not how fast
-    #[arg(long)]
-    quick: bool,
-    /// Also write the result to a file
-    #[arg(long, value_name = "FILE")]
-    json_file: Option<PathBuf>,
-    /// Also write the figures to a file, a line for each number of nodes and way
-    #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
     /// This process is a node of the bench: what it does
     #[arg(long, hide = true)]
     node: Option<String>,
@@ -103,9 +93,7 @@ pub struct Reached {
 
 impl Arguments {
     fn check(&self, force: bool) -> Outcome {
-        for file in [&self.json_file, &self.csv].into_iter().flatten() {
-            output::check(file, force)?;
-        }
+        self.common.check(force)?;
         let wrong = |what: String| Err(Failure::Usage(what));
         let code = unprotected::parse(&self.code)?;
         let blocks = code.shape().blocks();
@@ -145,9 +133,9 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
     }
     arguments.check(force)?;
     let control = interrupt::control(false);
-    let parent = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let parent = arguments.common.parent();
     let (mut nodes, mut rounds, mut seconds) = (arguments.nodes.clone(), arguments.rounds, arguments.seconds);
-    if arguments.quick {
+    if arguments.common.quick {
         nodes.truncate(2);
         (rounds, seconds) = (1, QUICK_SECONDS);
     }

@@ -1,4 +1,8 @@
 //! Nodes that this machine cannot have, and what the published gain says of the paper's nodes.
+//!
+//! A formula and not the simulator: the published rate of a node already has in it what a
+//! simulation would add, shared disks and links. What differs between the ways is the time of
+//! coding, which clients of the simulator do not have.
 
 use ec::Code;
 use ec::partition::Partition;

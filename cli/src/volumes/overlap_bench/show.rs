@@ -4,9 +4,9 @@ use super::engine::Way;
 use super::model::{self, PUBLISHED_GAIN, PUBLISHED_NODES, PUBLISHED_RATE};
 use super::{Arguments, Reached};
 use crate::failure::Outcome;
+use crate::show;
 use crate::volumes::bench_lab;
 use crate::volumes::bench_lab::{median, spread};
-use crate::{output, show};
 use serde_json::json;
 
 /// Numbers of nodes that are modelled.
@@ -26,7 +26,7 @@ pub fn report(arguments: &Arguments, all: &[Reached], coding: f64, force: bool, 
     let network = arguments.net.map_or_else(|| "loopback".into(), |speed| speed.words());
     let document = json!({
         "kind": "weft-overlap", "version": 1, "date": bench_lab::now(), "machine": bench_lab::machine(),
-        "program": env!("CARGO_PKG_VERSION"), "quick": arguments.quick, "code": arguments.code,
+        "program": env!("CARGO_PKG_VERSION"), "quick": arguments.common.quick, "code": arguments.code,
         "block_bytes": arguments.block_bytes, "stripes_in_flight": arguments.in_flight, "network": network,
         "coding_mb_per_second_of_a_core": coding,
         "published": {
@@ -42,17 +42,12 @@ pub fn report(arguments: &Arguments, all: &[Reached], coding: f64, force: bool, 
             "gain_percent": 100.0 * (overlapped / conventional - 1.0),
         })),
     });
-    if let Some(file) = &arguments.json_file {
-        output::write(file, &format!("{document:#}\n"), force)?;
-    }
-    if let Some(file) = &arguments.csv {
-        let line = |it: &Reached| {
-            let gain = gain(it).map_or_else(String::new, |gain| format!("{gain:.1}"));
-            format!("{},{},{:.1},{:.1},{gain}\n", it.nodes, it.way.name(), median(&it.rates), spread(&it.rates))
-        };
-        let head = "nodes,way,mb_per_second,spread_percent,gain_percent\n";
-        output::write(file, &all.iter().map(line).fold(head.to_owned(), |all, line| all + &line), force)?;
-    }
+    let line = |it: &Reached| {
+        let gain = gain(it).map_or_else(String::new, |gain| format!("{gain:.1}"));
+        format!("{},{},{:.1},{:.1},{gain}", it.nodes, it.way.name(), median(&it.rates), spread(&it.rates))
+    };
+    let head = "nodes,way,mb_per_second,spread_percent,gain_percent";
+    arguments.common.write(&document, head, all, line, force)?;
     if as_json {
         return show::json(&document);
     }
@@ -98,8 +93,5 @@ pub fn report(arguments: &Arguments, all: &[Reached], coding: f64, force: bool, 
         PUBLISHED_GAIN,
         model::published_coding(),
     ))?;
-    if arguments.quick {
-        show::text("--quick: whether it works; the figures mean nothing.")?;
-    }
-    Ok(())
+    arguments.common.end()
 }

@@ -164,7 +164,11 @@ fn make(
         control.advance(done.bytes as usize);
         control.pace(done.bytes as usize)?;
     }
-    on_each(targets, wanted, "sync", move |position, target| target.sync(new_chunk(set, position)).map(drop))?;
+    on_each(targets, wanted, "sync", move |position, target| {
+        // A store that is too old does not know it.
+        let _ = target.seal(new_chunk(set, position));
+        target.sync(new_chunk(set, position)).map(drop)
+    })?;
     on_each(targets, wanted, "rename", move |position, target| {
         target.rename(new_chunk(set, position), TargetFile::Chunk { set, position })
     })?;

@@ -1,0 +1,89 @@
+//! A file that a disk keeps open.
+
+use super::records::Records;
+use super::tags;
+use crate::lock;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// An open file.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub file: Arc<File>,
+    /// It has a given name: it is never closed to open another, and a sync includes its attributes.
+    pub given: bool,
+    /// Its inode: another file may have its name by now.
+    pub inode: u64,
+    /// The same file, opened for direct I/O; None where that is not possible.
+    pub direct: OnceLock<Option<File>>,
+    pub used: AtomicU64,
+    /// Its name is durable. Unknown for an existing file: its creator may have died before the
+    /// sync.
+    pub named: AtomicBool,
+    /// A sync failed: earlier writes may be lost even if the next sync succeeds.
+    pub poisoned: AtomicBool,
+    /// Another process removed or replaced the file: once it is closed, it cannot be read.
+    pub unnamed: AtomicBool,
+    /// What is known of its records, for its attributes.
+    records: Mutex<Records>,
+}
+
+impl Open {
+    /// An open file; `used` is when it is used first. A file with a given name has it for good.
+    ///
+    /// # Errors
+    /// If the system does not tell which file it is.
+    pub fn new(file: Arc<File>, given: bool, used: u64) -> io::Result<Self> {
+        let found = file.metadata()?;
+        Ok(Self {
+            inode: found.ino(),
+            file,
+            given,
+            direct: OnceLock::new(),
+            used: AtomicU64::new(used),
+            named: AtomicBool::new(given),
+            poisoned: AtomicBool::new(false),
+            unnamed: AtomicBool::new(false),
+            records: Mutex::new(Records::of_file(found.len())),
+        })
+    }
+
+    /// Describes a chunk as one that gets no more records.
+    pub fn seal(&self) {
+        let mut records = lock(&self.records);
+        records.sealed = true;
+        self.describe(&mut records);
+    }
+
+    /// Describes the file after a write. `first` are bytes at the beginning of what was written.
+    pub fn wrote(&self, offset: u64, first: &[u8]) {
+        let mut records = lock(&self.records);
+        records.wrote(offset, first);
+        if offset == 0 {
+            tags::tag(&self.file, first, &records);
+        }
+        self.describe(&mut records);
+    }
+
+    /// Describes the file before space of it is given back.
+    pub fn gives_back(&self, range: &Range<u64>) {
+        let mut records = lock(&self.records);
+        records.gave_back(range);
+        self.describe(&mut records);
+    }
+
+    /// Corrects the attributes of a sealed chunk. After those of an earlier process were removed,
+    /// and before it is sealed, a chunk has none.
+    fn describe(&self, records: &mut Records) {
+        if records.sealed {
+            let length = self.file.metadata().map_or(0, |found| found.len());
+            tags::tag_whole(&self.file, length, records);
+        } else if std::mem::take(&mut records.old) {
+            tags::untag_whole(&self.file);
+        }
+    }
+}
