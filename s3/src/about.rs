@@ -51,7 +51,8 @@ impl About {
     /// the file's number, size and modification time.
     pub fn decode(stored: Option<&[u8]>, file: &Attributes) -> Self {
         let mut about: Self = stored.and_then(|stored| serde_json::from_slice(stored).ok()).unwrap_or_default();
-        let is_of_file = (about.size, about.modified) == (file.size, (file.modified.seconds, file.modified.nanoseconds));
+        let is_of_file =
+            (about.size, about.modified) == (file.size, (file.modified.seconds, file.modified.nanoseconds));
         if about.etag.is_empty() || !is_of_file {
             about.etag = tag_of_file(file);
             about.checksums.clear();

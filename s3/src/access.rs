@@ -78,7 +78,8 @@ fn seconds(date: &str) -> Option<i64> {
     if digits.len() != 14 || date.len() != 16 {
         return None;
     }
-    let number = |range: std::ops::Range<usize>| digits[range].iter().fold(0, |sum, digit| 10 * sum + i64::from(*digit));
+    let number =
+        |range: std::ops::Range<usize>| digits[range].iter().fold(0, |sum, digit| 10 * sum + i64::from(*digit));
     let (year, month, day) = (number(0..4), number(4..6), number(6..8));
     // Days from the first of March of the year 0, as H. Hinnant's "chrono-compatible low-level date
     // algorithms" count them.

@@ -2,9 +2,10 @@
 //! multipart upload, change metadata only, whatever the size.
 
 use crate::about::{ATTRIBUTE, About};
-use crate::failure::failed;
+use crate::failure::{failed, is};
 use crate::objects::{Condition, Objects, now, whole};
 use fs::{Ino, SetAttributes, SetTime};
+use rustix::io::Errno;
 use s3s::{S3Result, s3_error};
 use std::ops::Range;
 
@@ -39,17 +40,11 @@ pub fn join(objects: &Objects, sources: &[Source], about: &About, to: To<'_>) ->
     let ino = fs.new_inos(1).map_err(fail)?;
     fs.put_files(&[whole(ino, home, temporary.clone(), About::default(), 0, now())]).map_err(fail)?;
     let filled = || -> S3Result<u64> {
-        let mut size = 0;
-        for (source, range) in sources {
-            let mut from = range.start;
-            while from < range.end {
-                let copied = fs.copy_range((*source, from), (ino, size), range.end - from).map_err(fail)?;
-                if copied == 0 {
-                    return Err(s3_error!(NoSuchKey, "the source became shorter meanwhile"));
-                }
-                (from, size) = (from + copied, size + copied);
-            }
-        }
+        let size =
+            fs.join(sources, ino).map_err(|error| match is(&error, Errno::INVAL) || is(&error, Errno::STALE) {
+                true => s3_error!(NoSuchKey, "the source changed meanwhile"),
+                false => failed(&error),
+            })?;
         let at = now();
         let times = SetAttributes { modified: Some(SetTime::To(at)), ..SetAttributes::default() };
         fs.set_attributes(ino, times).map_err(fail)?;

@@ -35,7 +35,8 @@ impl Claims {
     ) -> Self {
         let mut claims = Self { md5, trailers, ..Self::default() };
         let trailing = headers.get_all("x-amz-trailer").iter().filter_map(|value| value.to_str().ok());
-        let trailing: Vec<String> = trailing.flat_map(|value| value.split(',')).map(|name| name.trim().to_lowercase()).collect();
+        let trailing: Vec<String> =
+            trailing.flat_map(|value| value.split(',')).map(|name| name.trim().to_lowercase()).collect();
         for algorithm in ALGORITHMS {
             let header = format!("x-amz-checksum-{algorithm}");
             if let Some(value) = headers.get(&header).and_then(|value| value.to_str().ok()) {

@@ -4,9 +4,10 @@ use crate::names::Refused;
 use rustix::io::Errno;
 use s3s::{S3Error, S3ErrorCode};
 
-/// The answer for an error that no operation expects.
+/// The answer for an error that no operation expects. It is logged: the client alone cannot help it.
 pub fn failed(error: &fs::Error) -> S3Error {
     use fs::Error as F;
+    tracing::warn!("an S3 request failed: {error}");
     if is(error, Errno::NOSPC) {
         let mut full = S3Error::with_message(S3ErrorCode::Custom("StorageFull".into()), error.to_string());
         full.set_status_code(hyper::StatusCode::INSUFFICIENT_STORAGE);

@@ -64,7 +64,9 @@ pub struct KeyFile(LessSafeKey);
 
 fn random<const N: usize>() -> fs::Result<[u8; N]> {
     let mut bytes = [0; N];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| fs::Error::Unavailable("the system has no random bytes".into()))?;
+    SystemRandom::new()
+        .fill(&mut bytes)
+        .map_err(|_| fs::Error::Unavailable("the system has no random bytes".into()))?;
     Ok(bytes)
 }
 

@@ -61,7 +61,7 @@ pub fn read(objects: &Objects, directory: Ino, from: &str, least: usize, memory:
                 continue;
             }
             let Some(mut part) = names::part(&entry.name) else { continue };
-            let is_plain = !entry.name.starts_with(b".s3=");
+            let is_plain = !names::is_beside(&entry.name);
             if entry.attributes.kind == FileKind::Directory {
                 part.push('/');
             }

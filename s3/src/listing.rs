@@ -77,7 +77,8 @@ impl Listings {
     pub fn page(&self, objects: &Objects, question: &Question, limit: usize) -> S3Result<Page> {
         let bucket = objects.bucket(&question.bucket)?.ino;
         let levels = self.kept().remove(question).map(|kept| kept.levels).unwrap_or_default();
-        let mut walk = Walk { objects, question, limit, page: Page::default(), more: false, levels, memory: self.memory };
+        let mut walk =
+            Walk { objects, question, limit, page: Page::default(), more: false, levels, memory: self.memory };
         if limit > 0 {
             walk.below(bucket, "")?;
         }
@@ -100,7 +101,8 @@ impl Listings {
         kept.retain(|_, listing| listing.used.elapsed() < KEPT_FOR);
         kept.insert(next, Kept { levels, bytes, used: Instant::now() });
         while kept.values().map(|listing| listing.bytes).sum::<u64>() > self.memory {
-            let Some(oldest) = kept.iter().min_by_key(|(_, listing)| listing.used).map(|(asked, _)| asked.clone()) else {
+            let Some(oldest) = kept.iter().min_by_key(|(_, listing)| listing.used).map(|(asked, _)| asked.clone())
+            else {
                 break;
             };
             kept.remove(&oldest);

@@ -116,9 +116,8 @@ pub fn parts(objects: &Objects, directory: Ino) -> S3Result<BTreeMap<i32, Part>>
         let number = name.get(..5).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
         let Some(number) = number.filter(|_| file.kind == FileKind::File) else { continue };
         let key = |name: &[u8], time: Time| (time.seconds, time.nanoseconds, name.to_vec());
-        let is_newer = parts
-            .get(&number)
-            .is_none_or(|there| key(&there.name, there.file.modified) < key(&name, file.modified));
+        let is_newer =
+            parts.get(&number).is_none_or(|there| key(&there.name, there.file.modified) < key(&name, file.modified));
         if is_newer {
             parts.insert(number, Part { file, name });
         }

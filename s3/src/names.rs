@@ -7,8 +7,10 @@ use std::fmt::Write;
 
 /// Names that begin so belong to the gateway.
 const RESERVED: &[u8] = b".s3";
-/// Before a part that is no name, or that a directory's name is in the way of.
+/// Before a part that is no name.
 const ESCAPED: &[u8] = b".s3=";
+/// Before a part whose name is a directory's.
+const BESIDE: &[u8] = b".s3@";
 /// In a part: before the bytes of a name that is not UTF-8, in hexadecimal.
 const BYTES: &str = ".s3%";
 /// The longest name, in bytes.
@@ -39,21 +41,27 @@ pub fn name(part: &str) -> Result<Vec<u8>, Refused> {
     {
         return Ok(bytes);
     }
-    if is_plain(part.as_bytes()) { Ok(part.as_bytes().to_vec()) } else { beside(part) }
+    if is_plain(part.as_bytes()) { Ok(part.as_bytes().to_vec()) } else { behind(ESCAPED, part) }
 }
 
-/// The name of a part whose plain name is a directory's, or which has none.
+/// The name of an object of a part whose name is a directory's.
 pub fn beside(part: &str) -> Result<Vec<u8>, Refused> {
-    if part.contains('\0') {
-        return Err(Refused::Zero);
-    }
-    let name = [ESCAPED, part.as_bytes()].concat();
+    if part.contains('\0') { Err(Refused::Zero) } else { behind(BESIDE, part) }
+}
+
+/// Whether a name is one that `beside` gives.
+pub fn is_beside(name: &[u8]) -> bool {
+    name.starts_with(BESIDE)
+}
+
+fn behind(prefix: &[u8], part: &str) -> Result<Vec<u8>, Refused> {
+    let name = [prefix, part.as_bytes()].concat();
     if name.len() > MAX_NAME { Err(Refused::TooLong) } else { Ok(name) }
 }
 
 /// The part that a name stands for; None for one that no part has.
 pub fn part(name: &[u8]) -> Option<String> {
-    if let Some(part) = name.strip_prefix(ESCAPED) {
+    if let Some(part) = name.strip_prefix(ESCAPED).or_else(|| name.strip_prefix(BESIDE)) {
         return String::from_utf8(part.to_vec()).ok();
     }
     if name.starts_with(RESERVED) {
@@ -114,7 +122,8 @@ mod tests {
 
     #[test]
     fn a_part_beside_a_directory_is_the_same_part() {
-        assert_eq!(beside("a").unwrap(), b".s3=a");
-        assert_eq!(part(b".s3=a").as_deref(), Some("a"));
+        assert_eq!(beside("a").unwrap(), b".s3@a");
+        assert_eq!(part(b".s3@a").as_deref(), Some("a"));
+        assert!(beside("").unwrap() != name("").unwrap());
     }
 }

@@ -424,11 +424,8 @@ impl S3 for Gateway {
             join(objects, &sources, &about, To::File(parent, name))?;
             Ok(etag(&about))
         });
-        let result = CopyPartResult {
-            e_tag: Some(tag.await?),
-            last_modified: Some(timestamp(now())),
-            ..Default::default()
-        };
+        let result =
+            CopyPartResult { e_tag: Some(tag.await?), last_modified: Some(timestamp(now())), ..Default::default() };
         ok(UploadPartCopyOutput { copy_part_result: Some(result), ..Default::default() })
     }
 
@@ -443,7 +440,8 @@ impl S3 for Gateway {
         let wanted: Option<Vec<(i32, String)>> = wanted.collect();
         let wanted = wanted.ok_or_else(|| s3_error!(MalformedXML, "each part has a number and an ETag"))?;
         let (bucket, key, id) = (input.bucket.clone(), input.key.clone(), input.upload_id);
-        let completed = self.beside(move |objects| multipart::complete(objects, (&bucket, &key, &id), &wanted, &condition));
+        let completed =
+            self.beside(move |objects| multipart::complete(objects, (&bucket, &key, &id), &wanted, &condition));
         let about = completed.await?;
         self.sweep_soon();
         ok(CompleteMultipartUploadOutput {
@@ -477,16 +475,19 @@ impl S3 for Gateway {
             let (directory, _) = multipart::find(objects, &bucket, &key, &id)?;
             let there = multipart::parts(objects, directory)?;
             let behind = there.range(after.saturating_add(1)..);
-            let parts: S3Result<Vec<Part>> = behind.take(most + 1).map(|(number, part)| {
-                let about = objects.about(&part.file)?;
-                Ok(Part {
-                    part_number: Some(*number),
-                    e_tag: Some(etag(&about)),
-                    size: Some(part.file.size.cast_signed()),
-                    last_modified: Some(timestamp(part.file.modified)),
-                    ..Default::default()
+            let parts: S3Result<Vec<Part>> = behind
+                .take(most + 1)
+                .map(|(number, part)| {
+                    let about = objects.about(&part.file)?;
+                    Ok(Part {
+                        part_number: Some(*number),
+                        e_tag: Some(etag(&about)),
+                        size: Some(part.file.size.cast_signed()),
+                        last_modified: Some(timestamp(part.file.modified)),
+                        ..Default::default()
+                    })
                 })
-            }).collect();
+                .collect();
             parts
         });
         let mut parts = listed.await?;

@@ -94,9 +94,8 @@ impl Gateway {
         digest.update(&data);
         let about = checked(&put, digest.finish())?;
         let data = Bytes::from(data);
-        let stored = |done: Result<bool, String>| {
-            done.map_err(|why| S3Error::with_message(S3ErrorCode::InternalError, why))
-        };
+        let stored =
+            |done: Result<bool, String>| done.map_err(|why| S3Error::with_message(S3ErrorCode::InternalError, why));
         let (bucket, key, condition) = match put.target {
             Target::File { parent, name } => {
                 stored(self.batches.put(parent, name, about.clone(), data).await)?;

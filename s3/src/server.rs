@@ -76,7 +76,10 @@ impl Service<Request<Incoming>> for Numbered {
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let is_form = request.method() == Method::POST
-            && request.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"multipart/form-data"));
+            && request
+                .headers()
+                .get(CONTENT_TYPE)
+                .is_some_and(|kind| kind.as_bytes().starts_with(b"multipart/form-data"));
         let answer = (!is_form).then(|| Service::call(&self.service, request));
         Box::pin(async move {
             let mut answer = match answer {
@@ -185,9 +188,7 @@ async fn sweep_now_and_then(gateway: Gateway, is_alone: bool, expire: Option<Dur
         let (alone, expire) = (is_alone && is_first, expire.map(|expire| expire.as_secs()));
         is_first = false;
         // What fails now is tried again in an hour.
-        let _ = gateway
-            .beside(move |objects| sweep(objects, alone, expire).map_err(crate::objects::answer))
-            .await;
+        let _ = gateway.beside(move |objects| sweep(objects, alone, expire).map_err(crate::objects::answer)).await;
         tokio::time::sleep(SWEEP_EVERY).await;
     }
 }

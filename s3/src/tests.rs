@@ -336,7 +336,9 @@ fn a_directory_that_does_not_fit_in_memory_is_listed_all_the_same() {
     lab.run(async {
         bucket(&gateway).await;
         let all: Vec<String> = (0..300).map(|n| format!("{:03}{}", n, if n % 7 == 0 { "/x" } else { "" })).collect();
-        futures::stream::iter(&all).for_each_concurrent(16, |key| async { drop(put(&gateway, key, b"").await.unwrap()) }).await;
+        futures::stream::iter(&all)
+            .for_each_concurrent(16, |key| async { drop(put(&gateway, key, b"").await.unwrap()) })
+            .await;
         let tiny = crate::listing::Listings::new(1000);
         let mut question = crate::reading::question("b", None, None, String::new());
         let mut seen = Vec::new();

@@ -77,7 +77,9 @@ fn main() -> ExitCode {
         ["rules"] => rules::check(&root(), false),
         ["rules", "--write"] => rules::check(&root(), true),
         ["mir"] => mir(),
-        ["s3"] => said(cargo(&["build", "--release"], &[]).and_then(|()| optional("S3 clients", s3::check(&root(), &weft())))),
+        ["s3"] => {
+            said(cargo(&["build", "--release"], &[]).and_then(|()| optional("S3 clients", s3::check(&root(), &weft()))))
+        }
         ["alerts"] => said(optional("tests of the alert rules", monitoring::check(&root()))),
         ["conformance", ref rest @ ..] => conformance::run(&root(), rest),
         ["failover", ref rest @ ..] => failover::run(&root(), rest),

@@ -152,7 +152,8 @@ fn serve(arguments: &Arguments, volume: &Path, as_json: bool) -> Outcome {
     volume::allow_many_open_files();
     let opened = open_with(volume, false, &Writing::default())?;
     let fs = opened.shared().clone();
-    let metrics = tell(arguments.metrics, || Arc::new(MountMetrics::new(fs.clone(), super::places().stores().clone())))?;
+    let metrics =
+        tell(arguments.metrics, || Arc::new(MountMetrics::new(fs.clone(), super::places().stores().clone())))?;
     let hosted = Arc::<Hosted>::default();
     hosted.set_serving(Serving {
         fs: fs.clone(),
