@@ -1,6 +1,6 @@
-//! Small objects, many in one stripe and one transaction: each of a few threads takes all that wait,
-//! and each object is answered when its batch is durable. So the price of a sync is shared by all
-//! who came meanwhile, and one that comes alone waits for nobody.
+//! Small objects, many in one stripe and one transaction: each of a few threads takes all that
+//! wait, and each object is answered when its batch is durable. So the price of a sync is shared by
+//! all who came meanwhile, and one that comes alone waits for nobody.
 
 use crate::about::About;
 use crate::objects::{Objects, now, whole};

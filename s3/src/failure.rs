@@ -4,7 +4,8 @@ use crate::names::Refused;
 use rustix::io::Errno;
 use s3s::{S3Error, S3ErrorCode};
 
-/// The answer for an error that no operation expects. It is logged: the client alone cannot help it.
+/// The answer for an error that no operation expects. It is logged: the client alone cannot help
+/// it.
 pub fn failed(error: &fs::Error) -> S3Error {
     use fs::Error as F;
     tracing::warn!("an S3 request failed: {error}");

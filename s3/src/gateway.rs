@@ -5,7 +5,7 @@ use crate::batch::Batches;
 use crate::listing::Listings;
 use crate::objects::Objects;
 use s3s::{S3Error, S3ErrorCode, S3Result};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The unit in which memory is counted, in bytes.
@@ -20,6 +20,8 @@ pub struct Gateway {
     pub batches: Arc<Batches>,
     /// Listings that clients are in the middle of.
     pub listings: Arc<Listings>,
+    /// Held by the thread that removes what is left over.
+    pub sweeping: Arc<Mutex<()>>,
     memory: Arc<Semaphore>,
     units: u32,
 }
@@ -33,6 +35,7 @@ impl Gateway {
         Self {
             batches: Arc::new(Batches::start(&objects)),
             listings: Arc::new(Listings::new(memory / 4)),
+            sweeping: Arc::default(),
             memory: Arc::new(Semaphore::new(units as usize)),
             objects,
             units,

@@ -1,6 +1,7 @@
-//! The directories in which the gateway keeps what is not an object: keys, uploads, and objects that
-//! have no name yet. They are below `.weft-s3` in the directory of the buckets. No bucket has a name
-//! that begins with a dot, so S3 does not show it; a mount shows it, and only its owner may enter.
+//! The directories in which the gateway keeps what is not an object: keys, uploads, and objects
+//! that have no name yet. They are below `.weft-s3` in the directory of the buckets. No bucket has
+//! a name that begins with a dot, so S3 does not show it; a mount shows it, and only its owner may
+//! enter.
 
 use fs::{FileKind, FileSystem, Ino, New};
 use rustix::io::Errno;

@@ -5,7 +5,7 @@
 use crate::about::{hex, unhex};
 use crate::home::{Home, is_missing, new};
 use crate::multipart::entries;
-use crate::objects::{Objects, now};
+use crate::objects::{KEY, Objects, now};
 use fs::{FileKind, FileSystem, RenameMode};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -151,7 +151,7 @@ impl<'a> Keys<'a> {
         done.map_err(|_| fs::Error::Invalid("the secret cannot be sealed".into()))?;
         let stored = Stored { since, rights, nonce: hex(&nonce), sealed: hex(&sealed) };
         let bytes = serde_json::to_vec(&stored).map_err(|why| fs::Error::Invalid(why.to_string()))?;
-        let temporary = format!("key-{}", hex(&random::<8>()?)).into_bytes();
+        let temporary = [KEY, hex(&random::<8>()?).as_bytes()].concat();
         let from = (self.home.temporary, &temporary[..]);
         let made = self.fs.make(from.0, from.1, &new(FileKind::File, 0o600))?;
         let written = || {

@@ -125,7 +125,8 @@ pub fn parts(objects: &Objects, directory: Ino) -> S3Result<BTreeMap<i32, Part>>
     Ok(parts)
 }
 
-/// The uploads of a bucket, in order of keys and then of their beginnings: id and what each becomes.
+/// The uploads of a bucket, in order of keys and then of their beginnings: id and what each
+/// becomes.
 pub fn uploads(objects: &Objects, bucket: &str) -> S3Result<Vec<(String, Upload)>> {
     objects.bucket(bucket)?;
     let mut all = Vec::new();

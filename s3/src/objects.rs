@@ -15,6 +15,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How often a change is tried again because others changed the same directories meanwhile.
 const ATTEMPTS: usize = 32;
+/// What the names of access keys that have no name yet begin with.
+pub const KEY: &[u8] = b"key-";
 /// Marks directories that a key made, which go with their last key.
 const MADE: &[u8] = b"{\"directory\":true}";
 
@@ -82,6 +84,11 @@ impl Objects {
     /// A name that nothing has.
     pub fn unique(&self) -> Vec<u8> {
         format!("{}-{}", self.unique, self.count.fetch_add(1, Ordering::Relaxed)).into_bytes()
+    }
+
+    /// Whether a file without a name may be one that this process is about to name.
+    pub fn may_be_own(&self, name: &[u8]) -> bool {
+        name.starts_with(self.unique.as_bytes()) || name.starts_with(KEY)
     }
 
     /// The directory of a bucket.
@@ -198,6 +205,10 @@ impl Objects {
     /// `PreconditionFailed`, also when a condition can no longer come true.
     pub fn aim(&self, bucket: &str, key: &str, condition: &Condition) -> S3Result<Aim> {
         let at = self.bucket(bucket)?.ino;
+        if matches!(condition, Condition::Present | Condition::Matches(_)) {
+            // Before directories are made for nothing.
+            self.check(condition, self.find(bucket, key)?.as_ref())?;
+        }
         let parts = names::parts(key);
         let Some((last, above)) = parts.split_last() else { return Err(s3_error!(InvalidArgument)) };
         let parent = self.make_directories(at, above)?;
@@ -226,8 +237,8 @@ impl Objects {
         if holds { Ok(()) } else { Err(s3_error!(PreconditionFailed)) }
     }
 
-    /// Gives a whole file that has a name in `home.temporary` the name of a key, in one transaction,
-    /// and returns when that is durable. The file goes if the condition does not hold.
+    /// Gives a whole file that has a name in `home.temporary` the name of a key, in one
+    /// transaction, and returns when that is durable. The file goes if the condition does not hold.
     pub fn name(&self, temporary: &[u8], bucket: &str, key: &str, condition: &Condition) -> S3Result<()> {
         let named = self.name_in_time(temporary, bucket, key, condition);
         if named.is_err() {

@@ -46,8 +46,12 @@ impl Gateway {
 
     /// Removes what is left of uploads, without anybody waiting for it.
     pub fn sweep_soon(&self) {
-        let objects = self.objects.clone();
-        // What fails now is tried again by the next one.
-        drop(tokio::task::spawn_blocking(move || sweep::sweep(&objects, false, None)));
+        let (objects, sweeping) = (self.objects.clone(), self.sweeping.clone());
+        drop(tokio::task::spawn_blocking(move || {
+            // What another one has passed by, and what fails, is left to the next.
+            if let Ok(_one_at_a_time) = sweeping.try_lock() {
+                let _ = sweep::sweep(&objects, false, None);
+            }
+        }));
     }
 }

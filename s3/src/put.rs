@@ -1,6 +1,6 @@
 //! Bytes become objects. A small object is held in memory and joins a batch; a large one goes into
-//! stripes as it comes, at most a stripe of it in memory. Either way the file is whole before it has
-//! a name, and a body that breaks off leaves nothing.
+//! stripes as it comes, at most a stripe of it in memory. Either way the file is whole before it
+//! has a name, and a body that breaks off leaves nothing.
 
 use crate::about::About;
 use crate::batch::{add, described};

@@ -13,10 +13,10 @@ use hyper::service::Service;
 use hyper::{Method, Request};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
-use s3s::host::MultiDomain;
+use s3s::host::{S3Host, VirtualHost};
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::validation::NameValidation;
-use s3s::{HttpError, HttpResponse, s3_error};
+use s3s::{HttpError, HttpResponse, S3Result, s3_error};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -61,6 +61,18 @@ impl NameValidation for AnyDirectory {
     }
 }
 
+/// Names under which `BUCKET.NAME` is a bucket. Under any other name the path begins with it.
+struct Domains(Vec<String>);
+
+impl S3Host for Domains {
+    fn parse_host_header<'a>(&'a self, host: &'a str) -> S3Result<VirtualHost<'a>> {
+        let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+        let bucket_of = |domain: &String| name.strip_suffix(domain.as_str())?.strip_suffix('.');
+        let found = self.0.iter().find_map(|domain| Some((domain, bucket_of(domain)?)));
+        Ok(found.map_or_else(|| VirtualHost::new(host), |(domain, bucket)| VirtualHost::with_bucket(domain, bucket)))
+    }
+}
+
 /// Numbers the requests, and refuses what the library would hold in memory.
 #[derive(Clone)]
 struct Numbered {
@@ -100,7 +112,7 @@ impl Service<Request<Incoming>> for Numbered {
 /// Serves until `ended` is; then requests in progress go on to their end, for a while.
 ///
 /// # Errors
-/// When the domains are none, or the system has no threads.
+/// When the system has no threads.
 pub fn run(
     listener: std::net::TcpListener,
     objects: Objects,
@@ -133,8 +145,7 @@ async fn serve(
     builder.set_access(access);
     builder.set_validation(AnyDirectory);
     if !options.domains.is_empty() {
-        let domains = MultiDomain::new(&options.domains).map_err(|why| fs::Error::Invalid(why.to_string()))?;
-        builder.set_host(domains);
+        builder.set_host(Domains(options.domains));
     }
     let service = Numbered { service: builder.build(), count: Arc::default() };
     let sweeper = tokio::spawn(sweep_now_and_then(gateway, is_alone, options.expire));
@@ -190,5 +201,21 @@ async fn sweep_now_and_then(gateway: Gateway, is_alone: bool, expire: Option<Dur
         // What fails now is tried again in an hour.
         let _ = gateway.beside(move |objects| sweep(objects, alone, expire).map_err(crate::objects::answer)).await;
         tokio::time::sleep(SWEEP_EVERY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_is_before_a_domain() {
+        let domains = Domains(vec!["s3.local".into()]);
+        let bucket = |host| domains.parse_host_header(host).unwrap().bucket().map(str::to_owned);
+        assert_eq!(bucket("films.s3.local:9000").as_deref(), Some("films"));
+        assert_eq!(bucket("a.b.s3.local").as_deref(), Some("a.b"));
+        for host in ["s3.local", "localhost:9000", "other.example", "xs3.local"] {
+            assert_eq!(bucket(host), None, "{host}");
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! What is left over goes: the parts of uploads that ended, uploads that nobody completed, and whole
-//! objects that did not get their name because a gateway was killed.
+//! What is left over goes: the parts of uploads that ended, uploads that nobody completed, and
+//! whole objects that did not get their name because a gateway was killed.
 
 use crate::home::is_missing;
 use crate::multipart::{drop_upload, entries};
@@ -10,14 +10,16 @@ use fs::{FileKind, Ino};
 const UNNAMED_FOR: i64 = 24 * 3600;
 
 /// Removes what is left over. `is_alone` says that no other gateway has the volume; then all files
-/// without a name are left over. Uploads that are older than `expire` seconds are given up.
+/// without a name that this process did not make are left over. Uploads that are older than
+/// `expire` seconds are given up.
 ///
 /// # Errors
 /// When the volume cannot be read or changed.
 pub fn sweep(objects: &Objects, is_alone: bool, expire: Option<u64>) -> fs::Result<usize> {
     let (mut removed, at) = (0, now().seconds);
     for (name, file) in entries(objects, objects.home.temporary)? {
-        if is_alone || file.changed.seconds < at - UNNAMED_FOR {
+        let is_old = file.changed.seconds < at - UNNAMED_FOR;
+        if is_old || is_alone && !objects.may_be_own(&name) {
             removed += usize::from(objects.fs.unlink(objects.home.temporary, &name).is_ok());
         }
     }

@@ -275,6 +275,27 @@ fn a_counter_by_if_match_loses_no_step() {
 }
 
 #[test]
+fn a_write_whose_condition_does_not_hold_makes_no_directory() {
+    let lab = Lab::new("condition");
+    let gateway = lab.gateway();
+    lab.run(async {
+        bucket(&gateway).await;
+        for size in [10, 2 << 20] {
+            let input = PutObjectInput {
+                key: "some/where".into(),
+                body: body(&noise(size)),
+                content_length: Some(size as i64),
+                if_match: Some(ETagCondition::Any),
+                ..put_input()
+            };
+            assert_eq!(code(gateway.put_object(request(input)).await), S3ErrorCode::NoSuchKey);
+        }
+        let directory = gateway.objects.bucket("b").unwrap().ino;
+        assert!(lab.fs().list(directory, 0, 10).unwrap().is_empty());
+    });
+}
+
+#[test]
 fn a_reader_has_the_object_that_it_began_with() {
     let lab = Lab::new("reader");
     let gateway = lab.gateway();

@@ -5,8 +5,8 @@ use crate::peers::run;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The client, as PyPI has it. A newer one signs and checks in other ways, which is to be noticed on
-/// purpose.
+/// The client, as PyPI has it. A newer one signs and checks in other ways, which is to be noticed
+/// on purpose.
 const CLIENT: &str = "boto3==1.44.8";
 /// The programs of the crate's tests.
 const PROGRAMS: [&str; 2] = ["boto.py", "kill.py"];

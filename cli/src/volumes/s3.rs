@@ -2,9 +2,9 @@
 
 use super::hosted::{Hosted, Serving};
 use super::metrics::{metrics_address, tell};
-use super::paths::resolve;
+use super::s3_keys::{self, key_file};
 use super::server::{Signals, ready};
-use super::{Writing, open_with, respond, s3_keys, server_of};
+use super::{Writing, open_with, respond, server_of};
 use crate::failure::{Failure, Outcome};
 use clap::{Args, Subcommand};
 use cluster::metrics::MountMetrics;
@@ -13,9 +13,6 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The key file of a volume in a directory, if no other is given.
-const KEY_FILE: &str = "s3.key";
 
 /// Serve a volume to S3 clients, and manage their access keys
 #[derive(Args)]
@@ -69,7 +66,10 @@ pub struct Arguments {
     domain: Vec<String>,
     /// What the bodies of requests may take in memory together; listings take a quarter of that
     /// besides, and the volume has its own
-    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = sizes::length::<u64>, env = "WEFT_S3_MEMORY")]
+    #[arg(
+        long, value_name = "SIZE", default_value = "512M", value_parser = sizes::length::<u64>,
+        env = "WEFT_S3_MEMORY"
+    )]
     memory: u64,
     /// The most connections
     #[arg(
@@ -100,18 +100,6 @@ impl Arguments {
     /// Whether the process that has the volume open may carry it out for another one.
     pub fn is_about_keys(&self) -> bool {
         self.command.is_some()
-    }
-}
-
-/// Where the key file of a volume is.
-///
-/// # Errors
-/// When none is given and the volume has no directory here.
-pub fn key_file(volume: &Path, given: Option<&PathBuf>) -> Result<PathBuf, Failure> {
-    match (given, server_of(volume)?) {
-        (Some(path), _) => Ok(resolve(path)),
-        (None, None) => Ok(resolve(volume).join(KEY_FILE)),
-        (None, Some(_)) => Err(Failure::Usage("give --key-file: a volume of a cluster has no directory here".into())),
     }
 }
 

@@ -1,14 +1,17 @@
 //! `weft s3 key`: the access keys of S3 clients.
 
-use super::s3::key_file;
-use super::{Open, open};
+use super::paths::resolve;
+use super::{Open, open, server_of};
 use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::{Args, Subcommand};
 use s3::Objects;
 use s3::keys::{Key, KeyFile, Keys, Rights, list};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// The key file of a volume in a directory, if no other is given.
+const KEY_FILE: &str = "s3.key";
 
 /// Add, list, rotate and remove the access keys of S3 clients
 #[derive(Args)]
@@ -109,6 +112,18 @@ impl Of {
 
     fn key(&self) -> Result<KeyFile, Failure> {
         Ok(KeyFile::read(&key_file(&self.volume, self.key_file.as_ref())?)?)
+    }
+}
+
+/// Where the key file of a volume is.
+///
+/// # Errors
+/// When none is given and the volume has no directory here.
+pub fn key_file(volume: &Path, given: Option<&PathBuf>) -> Result<PathBuf, Failure> {
+    match (given, server_of(volume)?) {
+        (Some(path), _) => Ok(resolve(path)),
+        (None, None) => Ok(resolve(volume).join(KEY_FILE)),
+        (None, Some(_)) => Err(Failure::Usage("give --key-file: a volume of a cluster has no directory here".into())),
     }
 }
 

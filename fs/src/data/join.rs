@@ -24,7 +24,7 @@ impl FileSystem {
         self.in_this_session(|| {
             self.writable()?;
             self.check_metadata_space()?;
-            let mut size = self.sized(&*self.table.enter(to))?.buffer.size.unwrap_or(0);
+            let mut size = self.sized(&self.table.enter(to))?.buffer.size.unwrap_or(0);
             for group in sources.chunks(RANGES) {
                 size = self.join_group(group, to, size)?;
             }
