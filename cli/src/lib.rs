@@ -93,6 +93,7 @@ enum Command {
     Rebalance(volumes::rebalance::Arguments),
     Meta(volumes::meta::Arguments),
     Serve(volumes::serve::ServeArguments),
+    S3(volumes::s3::Arguments),
     Cluster(volumes::serve::ClusterArguments),
     File(file::Arguments),
     Recover(recover::Arguments),
@@ -131,6 +132,7 @@ impl Command {
             },
             Self::Status(_) | Self::Ls(_) | Self::Stat(_) | Self::Du(_) => true,
             Self::Target(_) | Self::Rebalance(_) | Self::Meta(_) => true,
+            Self::S3(arguments) => arguments.is_about_keys(),
             _ => false,
         }
     }
@@ -149,7 +151,7 @@ impl Command {
 }
 
 /// Commands that talk to the servers of a cluster. They show these an identity.
-const CLUSTER_COMMANDS: [&[&str]; 27] = [
+const CLUSTER_COMMANDS: [&[&str]; 32] = [
     &["mount"],
     &["status"],
     &["ls"],
@@ -177,6 +179,11 @@ const CLUSTER_COMMANDS: [&[&str]; 27] = [
     &["rebalance"],
     &["meta", "handover"],
     &["meta", "forget"],
+    &["s3"],
+    &["s3", "key", "add"],
+    &["s3", "key", "list"],
+    &["s3", "key", "rotate"],
+    &["s3", "key", "remove"],
 ];
 
 /// All commands, with the options that only some of them have.
@@ -331,6 +338,7 @@ fn carry_out(arguments: Arguments, identity: Option<&Path>) -> Outcome {
         Command::Rebalance(arguments) => volumes::rebalance::run(&arguments, json),
         Command::Meta(arguments) => volumes::meta::run(&arguments, json),
         Command::Serve(arguments) => volumes::serve::serve(&arguments, identity, json),
+        Command::S3(arguments) => volumes::s3::run(&arguments, json),
         Command::Cluster(arguments) => volumes::serve::cluster(&arguments, json),
         Command::File(arguments) => file::run(&arguments, json),
         Command::Recover(arguments) => recover::run(&arguments, json),

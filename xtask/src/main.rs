@@ -13,6 +13,7 @@ mod mpi;
 mod peers;
 mod policy;
 mod rules;
+mod s3;
 mod simulate;
 mod suite;
 mod torture;
@@ -34,6 +35,7 @@ cargo xtask TASK
   peers   build the other libraries that compatibility tests and benchmarks compare with
   fuzz [SECONDS]   run every fuzz target so long (default 60); installs cargo-fuzz if it must
   alerts  the alert rules of docs/monitoring and their tests, by Prometheus's promtool
+  s3      boto3 on an S3 gateway, and gateways that are killed while it writes; gets boto3 from PyPI if it must
   mir     look through what a release build compiles for values that rustc 1.95 and 1.96 free twice
   asan [SECONDS]   the soaks, and every fuzz target for so long (default 30), under AddressSanitizer, with nightly Rust
   conformance DIR [--only pjdfstest|attributes|fsx|programs|PROGRAM] [--minutes N] [--files N] [--reference DIR]
@@ -75,6 +77,9 @@ fn main() -> ExitCode {
         ["rules"] => rules::check(&root(), false),
         ["rules", "--write"] => rules::check(&root(), true),
         ["mir"] => mir(),
+        ["s3"] => {
+            said(cargo(&["build", "--release"], &[]).and_then(|()| optional("S3 clients", s3::check(&root(), &weft()))))
+        }
         ["alerts"] => said(optional("tests of the alert rules", monitoring::check(&root()))),
         ["conformance", ref rest @ ..] => conformance::run(&root(), rest),
         ["failover", ref rest @ ..] => failover::run(&root(), rest),
@@ -117,6 +122,11 @@ fn seconds_of(text: &str) -> Result<u64, String> {
 /// The project's root, wherever the task was called from.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_path_buf()
+}
+
+/// The program as users have it.
+fn weft() -> PathBuf {
+    root().join("target/release/weft")
 }
 
 fn cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), String> {
@@ -207,6 +217,8 @@ fn test() -> Result<(), String> {
         for (step, kind) in [("torture of a volume", None), ("torture of a cluster", Some("--cluster"))] {
             skipped.extend(steps.time(step, || optional("torture", torture_for_a_minute(kind)))?);
         }
+        let clients = || optional("S3 clients", s3::check(&root, &weft()));
+        skipped.extend(steps.time("S3 clients", clients)?);
         let monitored = || optional("tests of the alert rules", monitoring::check(&root));
         skipped.extend(steps.time("alert rules", monitored)?);
         Ok::<_, String>(steps.time("compiling the rest of the fuzz targets", || fuzzers.join().expect("no panic")))

@@ -31,8 +31,10 @@ pub fn begin() -> Log {
     Log::default()
 }
 
+/// The library of the S3 gateway says each request that it refuses; the client learns that, and
+/// what fails here is said by the gateway.
 fn is_printed(metadata: &Metadata<'_>) -> bool {
-    metadata.is_event() && *metadata.level() <= Level::WARN
+    metadata.is_event() && *metadata.level() <= Level::WARN && !metadata.target().starts_with("s3s")
 }
 
 /// What an event says. It is one line, even if a client supplied other text.

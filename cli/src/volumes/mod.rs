@@ -33,6 +33,8 @@ pub mod remote;
 mod respond;
 pub mod restore;
 pub mod runtime;
+pub mod s3;
+mod s3_keys;
 pub mod seat;
 pub mod serve;
 mod server;

@@ -12,6 +12,7 @@ pub mod coding;
 pub mod commit;
 pub mod counts;
 pub mod file;
+pub mod join;
 pub mod lacking;
 pub mod lookups;
 pub mod manifest;

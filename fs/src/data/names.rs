@@ -358,25 +358,45 @@ impl FileSystem {
                 Err(meta::Error::NotFound) => None,
                 Err(error) => return Err(error.into()),
             };
-            self.commit_before_replacing(from, replaced, mode)?;
-            let file = replaced.map(|ino| self.table.enter(ino));
-            let result = {
-                let _turn = file.as_ref().map(|file| file.naming());
-                let keep = file.as_ref().is_some_and(|file| self.is_needed(file.ino, &file.state()));
-                let change =
-                    Rename { from: (from.0, from.1.to_vec()), to: (to.0, to.1.to_vec()), mode, replaced, keep };
-                let result = self.meta.rename(&change, self.stamp());
-                if let (Ok((Some(removed), _)), Some(file)) = (&result, &file) {
-                    self.after_removal(&mut file.state(), removed.clone());
-                }
-                result
-            };
+            let result = self.rename_once(from, to, mode, replaced)?;
             match result {
                 // Another file had the new name by then.
                 Err(meta::Error::NotFound) if !self.cannot_rename(from, to, mode)? => {}
-                result => return Ok(result.map(|_| ())?),
+                result => return Ok(result?),
             }
         }
+    }
+
+    /// Renames a file over one that must have the new name: what others did to that name meanwhile
+    /// is not undone.
+    ///
+    /// # Errors
+    /// `NotFound` when another file has the new name, or none; others as [`rename`](Self::rename).
+    pub fn replace(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), there: Ino) -> Result<()> {
+        self.in_this_session(|| {
+            self.writable()?;
+            Ok(self.rename_once(from, to, RenameMode::Replace, Some(there))??)
+        })
+    }
+
+    /// Renames a file if `replaced` has the new name.
+    fn rename_once(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        mode: RenameMode,
+        replaced: Option<Ino>,
+    ) -> Result<meta::Result<()>> {
+        self.commit_before_replacing(from, replaced, mode)?;
+        let file = replaced.map(|ino| self.table.enter(ino));
+        let _turn = file.as_ref().map(|file| file.naming());
+        let keep = file.as_ref().is_some_and(|file| self.is_needed(file.ino, &file.state()));
+        let change = Rename { from: (from.0, from.1.to_vec()), to: (to.0, to.1.to_vec()), mode, replaced, keep };
+        let result = self.meta.rename(&change, self.stamp());
+        if let (Ok((Some(removed), _)), Some(file)) = (&result, &file) {
+            self.after_removal(&mut file.state(), removed.clone());
+        }
+        Ok(result.map(|_| ()))
     }
 
     /// Whether a rename lacks the file, the directory that it goes to, or the file to exchange it

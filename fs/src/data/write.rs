@@ -482,7 +482,8 @@ fn check_loss(file: &File) -> Result<()> {
     if std::mem::take(&mut file.state().lost) { Err(lost()) } else { Ok(()) }
 }
 
-fn stripe_of(place: &ExtentPlace) -> Option<(SetId, RecordOffset)> {
+/// The stripe that an extent is in, if it is in one.
+pub(crate) fn stripe_of(place: &ExtentPlace) -> Option<(SetId, RecordOffset)> {
     match place {
         ExtentPlace::Stripe(span) => Some(span.stripe()),
         _ => None,

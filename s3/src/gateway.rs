@@ -1,0 +1,62 @@
+//! What all operations share: the objects, the threads for small ones, and the memory that bodies
+//! may take together.
+
+use crate::batch::Batches;
+use crate::listing::Listings;
+use crate::objects::Objects;
+use s3s::{S3Error, S3ErrorCode, S3Result};
+use std::sync::{Arc, Mutex};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// The unit in which memory is counted, in bytes.
+const UNIT: u64 = 4096;
+
+/// Carries operations out.
+#[derive(Clone)]
+pub struct Gateway {
+    /// The objects.
+    pub objects: Arc<Objects>,
+    /// Stores small objects.
+    pub batches: Arc<Batches>,
+    /// Listings that clients are in the middle of.
+    pub listings: Arc<Listings>,
+    /// Held by the thread that removes what is left over.
+    pub sweeping: Arc<Mutex<()>>,
+    memory: Arc<Semaphore>,
+    units: u32,
+}
+
+impl Gateway {
+    /// A gateway whose bodies take `memory` bytes together, and whose listings a quarter of that
+    /// besides.
+    pub fn new(objects: Objects, memory: u64) -> Self {
+        let units = u32::try_from(memory / UNIT).unwrap_or(u32::MAX).max(1);
+        let objects = Arc::new(objects);
+        Self {
+            batches: Arc::new(Batches::start(&objects)),
+            listings: Arc::new(Listings::new(memory / 4)),
+            sweeping: Arc::default(),
+            memory: Arc::new(Semaphore::new(units as usize)),
+            objects,
+            units,
+        }
+    }
+
+    /// Waits until that many bytes are free, and takes them.
+    pub async fn take(&self, bytes: u64) -> S3Result<OwnedSemaphorePermit> {
+        // A body that is larger than all there is gets all.
+        let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).clamp(1, self.units);
+        let permit = self.memory.clone().acquire_many_owned(units).await;
+        permit.map_err(|_| S3Error::with_message(S3ErrorCode::ServiceUnavailable, "the gateway ends"))
+    }
+
+    /// Does work that waits for disks and servers, beside those that must not wait.
+    pub async fn beside<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Objects) -> S3Result<T> + Send + 'static,
+    ) -> S3Result<T> {
+        let objects = self.objects.clone();
+        let done = tokio::task::spawn_blocking(move || work(&objects)).await;
+        done.unwrap_or_else(|_| Err(S3Error::with_message(S3ErrorCode::InternalError, "a defect ended the request")))
+    }
+}

@@ -1,0 +1,137 @@
+//! Objects become bytes. A file that is being read is open: if it is replaced meanwhile, the reader
+//! has the old one to its end.
+
+use crate::failure::failed;
+use crate::gateway::Gateway;
+use crate::objects::Objects;
+use bytes::Bytes;
+use fs::{FileSystem, Ino, Time};
+use futures::StreamExt;
+use s3s::dto::{ETagCondition, StreamingBlob, Timestamp};
+use s3s::{Body, S3Error, S3ErrorCode, S3Result, s3_error};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// How much is read at a time, in bytes.
+const PIECE: u64 = 1 << 20;
+/// Pieces that are read ahead of the client.
+const AHEAD: usize = 2;
+
+/// A file that is open for reading until this is dropped.
+struct Opened {
+    fs: Arc<FileSystem>,
+    ino: Ino,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        let (fs, ino) = (self.fs.clone(), self.ino);
+        let close = move || fs.close(ino);
+        // Closing may ask a server.
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(close)),
+            Err(_) => close(),
+        }
+    }
+}
+
+/// The conditions of a read.
+#[derive(Default)]
+pub struct Conditions {
+    /// `If-Match`.
+    pub matches: Option<ETagCondition>,
+    /// `If-None-Match`.
+    pub differs: Option<ETagCondition>,
+    /// `If-Modified-Since`.
+    pub modified_since: Option<Timestamp>,
+    /// `If-Unmodified-Since`.
+    pub unmodified_since: Option<Timestamp>,
+}
+
+impl Conditions {
+    /// Whether they hold, in the order of RFC 9110, section 13.2.2.
+    ///
+    /// # Errors
+    /// `NotModified` and `PreconditionFailed`.
+    pub fn check(&self, etag: &str, modified: Time) -> S3Result<()> {
+        let is = |condition: &ETagCondition| match condition {
+            ETagCondition::Any => true,
+            ETagCondition::ETag(tag) => tag.value() == etag,
+        };
+        // Dates of HTTP have no fractions.
+        let at = timestamp(Time { nanoseconds: 0, ..modified });
+        match (&self.matches, &self.unmodified_since) {
+            (Some(condition), _) if !is(condition) => return Err(s3_error!(PreconditionFailed)),
+            (None, Some(since)) if at > *since => return Err(s3_error!(PreconditionFailed)),
+            _ => {}
+        }
+        match (&self.differs, &self.modified_since) {
+            (Some(condition), _) if is(condition) => Err(not_modified()),
+            (None, Some(since)) if at <= *since => Err(not_modified()),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn not_modified() -> S3Error {
+    let mut answer = S3Error::new(S3ErrorCode::NotModified);
+    answer.set_status_code(hyper::StatusCode::NOT_MODIFIED);
+    answer
+}
+
+/// A time as answers have it.
+pub fn timestamp(time: Time) -> Timestamp {
+    let since = Duration::new(time.seconds.unsigned_abs(), time.nanoseconds);
+    let at = if time.seconds < 0 { UNIX_EPOCH.checked_sub(since) } else { UNIX_EPOCH.checked_add(since) };
+    Timestamp::from(at.unwrap_or(UNIX_EPOCH))
+}
+
+fn read(fs: &FileSystem, ino: Ino, range: &Range<u64>) -> fs::Result<Bytes> {
+    let mut piece = vec![0; (range.end - range.start) as usize];
+    let length = fs.read(ino, range.start, &mut piece)?;
+    if length < piece.len() {
+        return Err(fs::Error::Unavailable("the file became shorter while it was read".into()));
+    }
+    Ok(Bytes::from(piece))
+}
+
+impl Gateway {
+    /// The bytes of a range of a file.
+    ///
+    /// # Errors
+    /// When the file is gone, or its first bytes cannot be read.
+    pub async fn bytes(&self, ino: Ino, range: Range<u64>) -> S3Result<StreamingBlob> {
+        if range.is_empty() {
+            return Ok(StreamingBlob::from(Body::empty()));
+        }
+        let length = range.end - range.start;
+        let memory = self.take(length.min(PIECE * (AHEAD as u64 + 1))).await?;
+        let first = range.start..range.end.min(range.start + PIECE);
+        let asked = first.clone();
+        let (opened, bytes) = self
+            .beside(move |objects: &Objects| {
+                objects.fs.open(ino, false).map_err(|_| s3_error!(NoSuchKey))?;
+                let opened = Opened { fs: objects.fs.clone(), ino };
+                let bytes = read(&objects.fs, ino, &asked).map_err(|error| failed(&error))?;
+                Ok((opened, bytes))
+            })
+            .await?;
+        if first.end == range.end {
+            return Ok(StreamingBlob::from(Body::from(bytes)));
+        }
+        let opened = Arc::new(opened);
+        let pieces = (first.end..range.end).step_by(PIECE as usize).map(move |start| {
+            let piece = start..range.end.min(start + PIECE);
+            let held = opened.clone();
+            tokio::task::spawn_blocking(move || read(&held.fs, held.ino, &piece).map_err(std::io::Error::other))
+        });
+        let rest = futures::stream::iter(pieces).buffered(AHEAD).map(move |piece| {
+            // The memory is free when the stream is dropped.
+            let _ = &memory;
+            piece.unwrap_or_else(|defect| Err(std::io::Error::other(defect)))
+        });
+        let all = futures::stream::once(std::future::ready(Ok(bytes))).chain(rest);
+        Ok(StreamingBlob::wrap(all))
+    }
+}
