@@ -7,7 +7,7 @@ use crate::keys::KeyFile;
 use crate::objects::{Objects, is_bucket};
 use crate::sweep::sweep;
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{CONNECTION, CONTENT_TYPE, EXPECT, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::Service;
 use hyper::{Method, Request};
@@ -92,6 +92,7 @@ impl Service<Request<Incoming>> for Numbered {
                 .headers()
                 .get(CONTENT_TYPE)
                 .is_some_and(|kind| kind.as_bytes().starts_with(b"multipart/form-data"));
+        let expects = request.headers().contains_key(EXPECT);
         let answer = (!is_form).then(|| Service::call(&self.service, request));
         Box::pin(async move {
             let mut answer = match answer {
@@ -102,6 +103,11 @@ impl Service<Request<Incoming>> for Numbered {
             };
             if let Ok(number) = HeaderValue::try_from(format!("{number:016X}")) {
                 answer.headers_mut().insert("x-amz-request-id", number);
+            }
+            // A client that is told so before it sends a body does not send it. What it sends next
+            // would be taken for that body.
+            if expects && !answer.status().is_success() {
+                answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
             answer.headers_mut().insert("server", HeaderValue::from_static("weft"));
             Ok(answer)
