@@ -30,6 +30,7 @@ pub(super) const OPERATIONS: [(u16, &str); 17] = [
     (method::FORMAT, "format"),
     (method::CLAIM, "claim"),
     (method::REPORT, "report"),
+    (method::GATHER, "gather"),
     (DISTRIBUTE, "distribute"),
     (REBUILD, "rebuild"),
 ];

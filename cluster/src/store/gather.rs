@@ -1,0 +1,163 @@
+//! Load reports through primes (paper 003, ECFS, section IV.C): in a large cluster a metadata
+//! server asks one store of each cabinet, its prime, and that one asks the others of its cabinet.
+//! So the metadata server's requests and connections in use grow with cabinets, not with stores.
+//!
+//! Which store is the prime follows from the stores and their domains by
+//! [`plan::topology::Layers`]: no store is told that it is one, and any store answers for others
+//! that it is asked about. One that does not answer, or is of a version that cannot do it, is left
+//! out for a while, and the next one takes its place in the same round. Where no store can, the
+//! metadata server asks each itself.
+
+use super::primes::Primes;
+use super::protocol::{encode, method};
+use super::remote::Stores;
+use super::reports::Reports;
+use plan::report::{Report, Work};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use wire::{Client, Reply};
+
+/// Of one round, how many stores of a cabinet are tried as its prime.
+const TRIES: usize = 2;
+/// No prime asks more stores.
+const MAX_OTHERS: usize = 4096;
+
+/// What a metadata server asks a prime: its own report, and those of other stores.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Gather<'a> {
+    /// The token that permits it; empty where none is needed.
+    #[serde(borrow)]
+    pub token: &'a [u8],
+    /// The addresses of the other stores.
+    #[serde(borrow)]
+    pub others: Vec<&'a str>,
+    /// How long those may take, in milliseconds.
+    pub within_ms: u32,
+}
+
+/// What a store told, or why it did not: how long it took in microseconds, and its report as it
+/// gives it to who asks itself. First the prime, with how long it waited for the others, then the
+/// others as they were asked.
+pub(super) type Gathered = Vec<Result<(u64, Vec<u8>), String>>;
+
+/// Answers for other stores. `own` is this store's report.
+pub(super) async fn answer(stores: &Stores, own: Vec<u8>, gather: &Gather<'_>) -> io::Result<Reply> {
+    if gather.others.len() > MAX_OTHERS {
+        let many = format!("{} stores are more than a prime asks", gather.others.len());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, many));
+    }
+    let within = Duration::from_millis(gather.within_ms.into());
+    let ask = |server: &&str| {
+        let client = stores.client(server);
+        tokio::spawn(async move {
+            let begun = Instant::now();
+            let answer = client.call(method::REPORT, &[], &[], within).await.map_err(|why| why.to_string())?;
+            Ok((begun.elapsed().as_micros() as u64, answer.body.to_vec()))
+        })
+    };
+    let begun = Instant::now();
+    let asked: Vec<_> = gather.others.iter().map(ask).collect();
+    let mut gathered: Gathered = Vec::with_capacity(asked.len() + 1);
+    for asked in asked {
+        gathered.push(asked.await.unwrap_or_else(|why| Err(why.to_string())));
+    }
+    gathered.insert(0, Ok((begun.elapsed().as_micros() as u64, own)));
+    Ok(Reply::default().with_payload(encode(&gathered)))
+}
+
+/// Asks all stores for their reports, through primes where there are many.
+pub(super) fn ask_all(stores: &Stores, pause: Duration) {
+    let clients: HashMap<String, Client> = stores.clients().into_iter().collect();
+    let (cabinets, alone) = stores.primes.begin(clients.keys().cloned().collect());
+    let token = stores.token_for_all();
+    let way = Arc::new(Way { clients, token, pause, reports: stores.reports.clone(), primes: stores.primes.clone() });
+    for mut servers in cabinets {
+        servers.sort();
+        let way = way.clone();
+        tokio::spawn(async move { way.through_prime(servers).await });
+    }
+    for server in alone {
+        way.clone().ask(server);
+    }
+}
+
+/// What a round needs.
+struct Way {
+    clients: HashMap<String, Client>,
+    token: Vec<u8>,
+    pause: Duration,
+    reports: Arc<Reports>,
+    primes: Arc<Primes>,
+}
+
+impl Way {
+    /// Asks a store for itself.
+    fn ask(self: Arc<Self>, server: String) {
+        self.primes.asks_store();
+        tokio::spawn(async move { with_report(&self.reports, &server, &self.clients[&server], self.pause).await });
+    }
+
+    /// Asks the prime of a cabinet, or the next one.
+    async fn through_prime(self: Arc<Self>, servers: Vec<String>) {
+        for _ in 0..TRIES {
+            let Some(prime) = self.primes.of(&servers) else { break };
+            self.primes.asks_prime();
+            let others: Vec<&String> = servers.iter().filter(|server| **server != servers[prime]).collect();
+            // The prime needs some of the time itself.
+            let within_ms = (self.pause.as_millis() as u32).saturating_mul(3) / 4;
+            let gather = Gather { token: &self.token, others: others.iter().map(|s| s.as_str()).collect(), within_ms };
+            match self.gathered(&servers[prime], &gather).await {
+                Some(gathered) => {
+                    for (server, told) in [&servers[prime]].into_iter().chain(others).zip(gathered) {
+                        let told = told.and_then(|(took, report)| {
+                            let (report, work) = read_report(&report)?;
+                            Ok((report, work, Duration::from_micros(took)))
+                        });
+                        self.reports.reported(server, told);
+                    }
+                    return;
+                }
+                None => self.primes.fails(&servers[prime]),
+            }
+        }
+        servers.into_iter().for_each(|server| self.clone().ask(server));
+    }
+
+    /// What a prime gathered; None if it did not, for whatever reason.
+    async fn gathered(&self, prime: &str, gather: &Gather<'_>) -> Option<Gathered> {
+        let begun = Instant::now();
+        let body = encode(gather);
+        let answer = self.clients[prime].call(method::GATHER, &body, &[], self.pause).await.ok()?;
+        let mut gathered: Gathered = postcard::from_bytes(&answer.payload).ok()?;
+        if let Some(Ok((waited, _))) = gathered.first_mut() {
+            // What is left is what the prime itself took.
+            *waited = (begun.elapsed().as_micros() as u64).saturating_sub(*waited);
+        }
+        (gathered.len() == gather.others.len() + 1).then_some(gathered)
+    }
+}
+
+/// Requests the report of a store and takes it in.
+async fn with_report(reports: &Reports, server: &str, client: &Client, timeout: Duration) {
+    reports.reported(server, ask(client, timeout).await);
+}
+
+/// Reads what a store told.
+fn read_report(told: &[u8]) -> Result<(Report, Work), String> {
+    let unread = |_| "it told what cannot be read".to_owned();
+    let (report, rest) = postcard::take_from_bytes(told).map_err(unread)?;
+    // A store of before says nothing more.
+    Ok((report, if rest.is_empty() { Work::default() } else { postcard::from_bytes(rest).map_err(unread)? }))
+}
+
+/// Requests one report. A store that takes longer than the pause gets a new request.
+async fn ask(client: &Client, timeout: Duration) -> Result<(Report, Work, Duration), String> {
+    let begun = Instant::now();
+    let answer = client.call(method::REPORT, &[], &[], timeout).await.map_err(|why| why.to_string())?;
+    let took = begun.elapsed();
+    let (report, work) = read_report(&answer.body)?;
+    Ok((report, work, took))
+}
