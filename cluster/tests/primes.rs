@@ -13,6 +13,7 @@ use wire::{Reply, Request, Server, ServerOptions, Service};
 
 const REPORT: u16 = 32;
 const GATHER: u16 = 34;
+const FAILED: u16 = 1;
 /// What no version knows.
 const UNKNOWN: u16 = 999;
 
@@ -26,6 +27,8 @@ struct Watched {
     is_dead: AtomicBool,
     /// It knows no primes.
     is_old: AtomicBool,
+    /// So many requests for its report fail.
+    failing: AtomicUsize,
     reports: AtomicUsize,
     gathers: AtomicUsize,
 }
@@ -45,6 +48,12 @@ impl Service for Counted {
         counted.inspect(|count| _ = count.fetch_add(1, Ordering::SeqCst));
         if self.watched.is_dead.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
+        }
+        let fails = |left: usize| left.checked_sub(1);
+        if request.method == REPORT
+            && self.watched.failing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fails).is_ok()
+        {
+            return Reply::error(FAILED, Vec::new());
         }
         let is_old = request.method == GATHER && self.watched.is_old.load(Ordering::SeqCst);
         self.store.call(if is_old { Request { method: UNKNOWN, ..request } } else { request }).await
@@ -134,19 +143,41 @@ fn one_store_of_each_cabinet_is_asked_and_replaced_when_it_dies() {
     }
     let load = lab.places.stores().reports.observed(&lab.cabinets[0][0], "disk");
     assert!(load.is_some_and(|load| load.seconds > 0.0), "{load:?}");
-    // A prime dies: the other one of its cabinet takes its place.
+    // A prime dies: the other one of its cabinet takes its place, and it is asked itself.
     let (prime, other) = lab.prime_of(0);
+    let asked = lab.gathers(prime);
     lab.stores[prime].is_dead.store(true, Ordering::SeqCst);
     let living = lab.stores.keys().filter(|server| *server != prime);
     lab.reported(living, 3);
     assert!(lab.gathers(other) > 0);
     let silent = lab.places.stores().reports.all()[prime].silent.clone();
-    assert!(silent.is_some(), "its prime says that it is silent");
-    assert_eq!(lab.gathers(lab.prime_of(1).1), 0, "in the other cabinet nothing changes");
-    // It comes back, and reports again through the other one.
+    assert!(silent.is_some(), "it did not answer for itself either");
+    let (prime_1, other_1) = lab.prime_of(1);
+    assert_eq!(lab.stores[prime_1].reports.load(Ordering::SeqCst), 0, "in the other cabinet nothing changes");
+    assert_eq!(lab.gathers(other_1), 0);
+    // It comes back.
     lab.stores[prime].is_dead.store(false, Ordering::SeqCst);
     lab.reported([prime], 1);
-    assert_eq!(lab.places.stores().report_requests().1, 0, "nobody was asked for itself");
+    assert!(lab.places.stores().reports.all()[prime].silent.is_none());
+    assert!(lab.gathers(prime) <= asked + 2, "it is not tried as a prime in each round");
+}
+
+/// What a prime says of others is no proof: it may be cut off from them.
+#[test]
+fn stores_that_their_prime_cannot_ask_are_asked_themselves() {
+    let lab = Lab::new();
+    // The first requests are those of the primes.
+    lab.stores.values().for_each(|watched| watched.failing.store(1, Ordering::SeqCst));
+    watch(lab.places.stores(), PAUSE);
+    lab.reported(lab.stores.keys(), 3);
+    for cabinet in 0..2 {
+        let (prime, other) = lab.prime_of(cabinet);
+        assert!(lab.gathers(prime) >= 3 && lab.stores[prime].reports.load(Ordering::SeqCst) == 0);
+        assert!(lab.stores[other].reports.load(Ordering::SeqCst) >= 4);
+    }
+    let (_, themselves) = lab.places.stores().report_requests();
+    assert!(themselves >= 6, "{themselves}: each of the two in three rounds");
+    assert!(lab.places.stores().reports.all().values().all(|seen| seen.silent.is_none()));
 }
 
 #[test]

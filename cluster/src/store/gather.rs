@@ -7,23 +7,31 @@
 //! that it is asked about. One that does not answer, or is of a version that cannot do it, is left
 //! out for a while, and the next one takes its place in the same round. Where no store can, the
 //! metadata server asks each itself.
+//!
+//! What a prime says of others is a report or that it got none, and that is no proof that a store
+//! is silent: the prime may be cut off from it, or the store slow. So the metadata server asks such
+//! a store itself, at once and for a while. Then a store that hangs delays the reports of its
+//! cabinet once, and not in every round.
 
-use super::primes::Primes;
+use super::primes::{MAX_STORES, Primes};
 use super::protocol::{encode, method};
-use super::remote::Stores;
+use super::remote::{Stores, way};
 use super::reports::Reports;
 use plan::report::{Report, Work};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use wire::{Client, Reply};
+use volume::lock;
+use wire::{Client, ClientOptions, ClientTls, Reply};
 
 /// Of one round, how many stores of a cabinet are tried as its prime.
 const TRIES: usize = 2;
 /// No prime asks more stores.
-const MAX_OTHERS: usize = 4096;
+const MAX_OTHERS: usize = 4 * MAX_STORES;
+/// A prime forgets a store of which so many requests in a row say nothing.
+const UNUSED_GATHERS: u64 = 600;
 
 /// What a metadata server asks a prime: its own report, and those of other stores.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,39 +51,77 @@ pub(super) struct Gather<'a> {
 /// others as they were asked.
 pub(super) type Gathered = Vec<Result<(u64, Vec<u8>), String>>;
 
-/// Answers for other stores. `own` is this store's report.
-pub(super) async fn answer(stores: &Stores, own: Vec<u8>, gather: &Gather<'_>) -> io::Result<Reply> {
-    if gather.others.len() > MAX_OTHERS {
-        let many = format!("{} stores are more than a prime asks", gather.others.len());
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, many));
+/// The stores that this store asks as a prime.
+pub(super) struct Others {
+    tls: Option<ClientTls>,
+    state: Mutex<Asked>,
+}
+
+#[derive(Default)]
+struct Asked {
+    /// Requests so far.
+    number: u64,
+    /// The connections, and the last request that was about each.
+    clients: HashMap<String, (u64, Client)>,
+}
+
+impl Others {
+    /// None yet. The identity of this process is shown to them.
+    pub fn new() -> Self {
+        Self { tls: crate::identity::client_tls(), state: Mutex::default() }
     }
-    let within = Duration::from_millis(gather.within_ms.into());
-    let ask = |server: &&str| {
-        let client = stores.client(server);
-        tokio::spawn(async move {
-            let begun = Instant::now();
-            let answer = client.call(method::REPORT, &[], &[], within).await.map_err(|why| why.to_string())?;
-            Ok((begun.elapsed().as_micros() as u64, answer.body.to_vec()))
-        })
-    };
-    let begun = Instant::now();
-    let asked: Vec<_> = gather.others.iter().map(ask).collect();
-    let mut gathered: Gathered = Vec::with_capacity(asked.len() + 1);
-    for asked in asked {
-        gathered.push(asked.await.unwrap_or_else(|why| Err(why.to_string())));
+
+    /// The connections to these stores.
+    fn clients(&self, servers: &[&str]) -> Vec<Client> {
+        let mut state = lock(&self.state);
+        state.number += 1;
+        let number = state.number;
+        let options = || ClientOptions { tls: self.tls.clone(), channels: 1, ..way() };
+        let mut client = |server: &&str| {
+            let new = || Client::new(crate::runtime().handle().clone(), *server, options());
+            let (last, client) = state.clients.entry((*server).to_owned()).or_insert_with(|| (number, new()));
+            *last = number;
+            client.clone()
+        };
+        let clients = servers.iter().map(&mut client).collect();
+        state.clients.retain(|_, (last, _)| *last + UNUSED_GATHERS > number);
+        clients
     }
-    gathered.insert(0, Ok((begun.elapsed().as_micros() as u64, own)));
-    Ok(Reply::default().with_payload(encode(&gathered)))
+
+    /// Answers for other stores. `own` is this store's report.
+    pub async fn answer(&self, own: Vec<u8>, gather: &Gather<'_>) -> io::Result<Reply> {
+        if gather.others.len() > MAX_OTHERS {
+            let many = format!("{} stores are more than a prime asks", gather.others.len());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, many));
+        }
+        let within = Duration::from_millis(gather.within_ms.into());
+        let ask = |client: Client| {
+            tokio::spawn(async move {
+                let begun = Instant::now();
+                let answer = client.call(method::REPORT, &[], &[], within).await.map_err(|why| why.to_string())?;
+                Ok((begun.elapsed().as_micros() as u64, answer.body.to_vec()))
+            })
+        };
+        let begun = Instant::now();
+        let asked: Vec<_> = self.clients(&gather.others).into_iter().map(ask).collect();
+        let mut gathered: Gathered = Vec::with_capacity(asked.len() + 1);
+        gathered.push(Err(String::new()));
+        for asked in asked {
+            gathered.push(asked.await.unwrap_or_else(|why| Err(why.to_string())));
+        }
+        gathered[0] = Ok((begun.elapsed().as_micros() as u64, own));
+        Ok(Reply::default().with_payload(encode(&gathered)))
+    }
 }
 
 /// Asks all stores for their reports, through primes where there are many.
 pub(super) fn ask_all(stores: &Stores, pause: Duration) {
     let clients: HashMap<String, Client> = stores.clients().into_iter().collect();
-    let (cabinets, alone) = stores.primes.begin(clients.keys().cloned().collect());
+    let is_silent = |server: &str| stores.reports.is_silent(server);
+    let (cabinets, alone) = stores.primes.begin(clients.keys().cloned().collect(), is_silent);
     let token = stores.token_for_all();
     let way = Arc::new(Way { clients, token, pause, reports: stores.reports.clone(), primes: stores.primes.clone() });
-    for mut servers in cabinets {
-        servers.sort();
+    for servers in cabinets {
         let way = way.clone();
         tokio::spawn(async move { way.through_prime(servers).await });
     }
@@ -94,43 +140,57 @@ struct Way {
 }
 
 impl Way {
-    /// Asks a store for itself.
+    /// Asks a store for itself. One that takes longer than the pause gets a new request.
     fn ask(self: Arc<Self>, server: String) {
         self.primes.asks_store();
-        tokio::spawn(async move { with_report(&self.reports, &server, &self.clients[&server], self.pause).await });
+        let asked = Instant::now();
+        tokio::spawn(async move {
+            self.reports.reported(&server, asked, ask(&self.clients[&server], self.pause).await);
+        });
     }
 
     /// Asks the prime of a cabinet, or the next one.
-    async fn through_prime(self: Arc<Self>, servers: Vec<String>) {
+    async fn through_prime(self: Arc<Self>, mut servers: Vec<String>) {
         for _ in 0..TRIES {
             let Some(prime) = self.primes.of(&servers) else { break };
+            let prime = servers.remove(prime);
             self.primes.asks_prime();
-            let others: Vec<&String> = servers.iter().filter(|server| **server != servers[prime]).collect();
-            // The prime needs some of the time itself.
-            let within_ms = (self.pause.as_millis() as u32).saturating_mul(3) / 4;
-            let gather = Gather { token: &self.token, others: others.iter().map(|s| s.as_str()).collect(), within_ms };
-            match self.gathered(&servers[prime], &gather).await {
-                Some(gathered) => {
-                    for (server, told) in [&servers[prime]].into_iter().chain(others).zip(gathered) {
-                        let told = told.and_then(|(took, report)| {
-                            let (report, work) = read_report(&report)?;
-                            Ok((report, work, Duration::from_micros(took)))
-                        });
-                        self.reports.reported(server, told);
-                    }
-                    return;
-                }
-                None => self.primes.fails(&servers[prime]),
+            let others: Vec<&str> = servers.iter().map(String::as_str).collect();
+            // The prime needs some of the time itself, and the next one takes over in this round.
+            let within = self.pause * 3 / 4;
+            let gather = Gather { token: &self.token, others, within_ms: within.as_millis() as u32 };
+            let asked = Instant::now();
+            if let Some(gathered) = self.gathered(&prime, &gather).await {
+                let told = [prime].into_iter().chain(servers).zip(gathered);
+                told.for_each(|(server, told)| self.told(server, asked, told));
+                return;
             }
+            self.primes.fails(&prime);
+            self.clone().ask(prime);
         }
         servers.into_iter().for_each(|server| self.clone().ask(server));
+    }
+
+    /// A prime told this of a store.
+    fn told(self: &Arc<Self>, server: String, asked: Instant, told: Result<(u64, Vec<u8>), String>) {
+        let told = told.and_then(|(took, report)| {
+            let (report, work) = read_report(&report)?;
+            Ok((report, work, Duration::from_micros(took)))
+        });
+        match told {
+            Ok(told) => self.reports.reported(&server, asked, Ok(told)),
+            Err(_) => {
+                self.primes.fails(&server);
+                self.clone().ask(server);
+            }
+        }
     }
 
     /// What a prime gathered; None if it did not, for whatever reason.
     async fn gathered(&self, prime: &str, gather: &Gather<'_>) -> Option<Gathered> {
         let begun = Instant::now();
         let body = encode(gather);
-        let answer = self.clients[prime].call(method::GATHER, &body, &[], self.pause).await.ok()?;
+        let answer = self.clients[prime].call(method::GATHER, &body, &[], self.pause * 7 / 8).await.ok()?;
         let mut gathered: Gathered = postcard::from_bytes(&answer.payload).ok()?;
         if let Some(Ok((waited, _))) = gathered.first_mut() {
             // What is left is what the prime itself took.
@@ -138,11 +198,6 @@ impl Way {
         }
         (gathered.len() == gather.others.len() + 1).then_some(gathered)
     }
-}
-
-/// Requests the report of a store and takes it in.
-async fn with_report(reports: &Reports, server: &str, client: &Client, timeout: Duration) {
-    reports.reported(server, ask(client, timeout).await);
 }
 
 /// Reads what a store told.
@@ -153,7 +208,7 @@ fn read_report(told: &[u8]) -> Result<(Report, Work), String> {
     Ok((report, if rest.is_empty() { Work::default() } else { postcard::from_bytes(rest).map_err(unread)? }))
 }
 
-/// Requests one report. A store that takes longer than the pause gets a new request.
+/// Requests one report.
 async fn ask(client: &Client, timeout: Duration) -> Result<(Report, Work, Duration), String> {
     let begun = Instant::now();
     let answer = client.call(method::REPORT, &[], &[], timeout).await.map_err(|why| why.to_string())?;

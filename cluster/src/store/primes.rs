@@ -1,5 +1,5 @@
 //! Which stores a metadata server asks for the reports of others: the cabinets that it knows, and
-//! the primes that did not answer.
+//! the stores that it asks itself for a while.
 
 use plan::topology::Layers;
 use plan::topology::layers::{SMALL_CLUSTER, primes_are_of_use};
@@ -9,8 +9,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use volume::lock;
 
-/// A store that did not answer for others is no prime for this many rounds.
-const ROUNDS_WITHOUT: u32 = 60;
+/// A store that its prime could not ask, or that did not answer for others, is asked itself for this
+/// many rounds, and until it answers.
+const ROUNDS_ALONE: u32 = 60;
+/// A cabinet of more stores has several primes: so an answer stays far below what a message carries.
+pub(super) const MAX_STORES: usize = 256;
 
 /// What a metadata server knows of cabinets and primes.
 #[derive(Debug)]
@@ -26,8 +29,8 @@ pub(super) struct Primes {
 struct State {
     /// The cabinets of stores.
     cabinets: BTreeMap<String, Domain>,
-    /// For how many rounds a store is no prime.
-    away: BTreeMap<String, u32>,
+    /// For how many rounds a store is asked itself.
+    alone: BTreeMap<String, u32>,
 }
 
 impl Default for Primes {
@@ -66,25 +69,37 @@ impl Primes {
         self.asked[1].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A round begins: the stores by cabinet, and those that are asked themselves.
-    pub fn begin(&self, servers: Vec<String>) -> (Vec<Vec<String>>, Vec<String>) {
+    /// A round begins: the stores by cabinet, and those that are asked themselves. `is_silent` says
+    /// which did not answer when they were last asked.
+    pub fn begin(&self, servers: Vec<String>, is_silent: impl Fn(&str) -> bool) -> (Vec<Vec<String>>, Vec<String>) {
         let mut state = lock(&self.state);
-        state.away.retain(|_, rounds| {
-            *rounds -= 1;
-            *rounds > 0
+        state.alone.retain(|server, rounds| {
+            *rounds = rounds.saturating_sub(1);
+            *rounds > 0 || is_silent(server)
         });
-        let mut cabinets: BTreeMap<Domain, Vec<String>> = BTreeMap::new();
-        let mut alone = Vec::new();
+        let mut cabinets: BTreeMap<&Domain, Vec<&String>> = BTreeMap::new();
+        let (mut alone, mut without) = (Vec::new(), 0);
         for server in &servers {
-            match state.cabinets.get(server) {
-                Some(cabinet) => cabinets.entry(cabinet.clone()).or_default().push(server.clone()),
-                None => alone.push(server.clone()),
+            let Some(cabinet) = state.cabinets.get(server) else {
+                alone.push(server.clone());
+                without += 1;
+                continue;
+            };
+            let together = cabinets.entry(cabinet).or_default();
+            match state.alone.contains_key(server) {
+                true => alone.push(server.clone()),
+                false => together.push(server),
             }
         }
-        match primes_are_of_use(servers.len(), cabinets.len() + alone.len(), self.small.load(Ordering::Relaxed)) {
-            true => (cabinets.into_values().collect(), alone),
-            false => (Vec::new(), servers),
+        if !primes_are_of_use(servers.len(), cabinets.len() + without, self.small.load(Ordering::Relaxed)) {
+            return (Vec::new(), servers);
         }
+        let mut together: Vec<Vec<String>> = Vec::with_capacity(cabinets.len());
+        for mut servers in cabinets.into_values() {
+            servers.sort();
+            together.extend(servers.chunks(MAX_STORES).map(|part| part.iter().copied().cloned().collect()));
+        }
+        (together, alone)
     }
 
     /// The prime of a cabinet with these stores: its place among them. None if none can be it.
@@ -92,14 +107,14 @@ impl Primes {
         let state = lock(&self.state);
         let cabinet = state.cabinets.get(servers.first()?)?;
         let members = (0..servers.len()).map(|number| (TargetId(number as u16), Some(cabinet)));
-        let is_there = |id: TargetId| !state.away.contains_key(&servers[usize::from(id.0)]);
+        let is_there = |id: TargetId| !state.alone.contains_key(&servers[usize::from(id.0)]);
         let primes = Layers::of(members, u8::MAX).primes(is_there);
         primes.cabinets.into_values().next().map(|id| usize::from(id.0))
     }
 
-    /// It did not answer for others.
+    /// Its prime could not ask it, or it did not answer for others.
     pub fn fails(&self, server: &str) {
-        lock(&self.state).away.insert(server.to_owned(), ROUNDS_WITHOUT);
+        lock(&self.state).alone.insert(server.to_owned(), ROUNDS_ALONE);
     }
 }
 
@@ -116,34 +131,55 @@ mod tests {
         (primes, (0..7).map(|host| format!("s{host}:1")).collect())
     }
 
+    const ALL_ANSWER: fn(&str) -> bool = |_| false;
+
     #[test]
     fn a_small_cluster_is_asked_directly() {
         let (primes, servers) = primes(7);
-        assert_eq!(primes.begin(servers.clone()), (Vec::new(), servers.clone()));
+        assert_eq!(primes.begin(servers.clone(), ALL_ANSWER), (Vec::new(), servers.clone()));
         primes.set_small(6);
-        let (cabinets, alone) = primes.begin(servers.clone());
+        let (cabinets, alone) = primes.begin(servers.clone(), ALL_ANSWER);
         assert_eq!(cabinets, [&servers[..3], &servers[3..6]]);
         assert_eq!(alone, [servers[6].clone()]);
         // Where each is on its own, primes save nothing.
-        let (none, all) = primes.begin(vec![servers[0].clone(), servers[3].clone(), servers[6].clone()]);
+        let apart = vec![servers[0].clone(), servers[3].clone(), servers[6].clone()];
+        let (none, all) = primes.begin(apart, ALL_ANSWER);
         assert_eq!((none.len(), all.len()), (0, 3));
     }
 
     #[test]
-    fn a_prime_that_fails_is_replaced_for_a_while() {
+    fn a_prime_that_fails_is_replaced_and_asked_itself() {
         let (primes, servers) = primes(6);
         let cabinet = &servers[..3];
         let first = primes.of(cabinet).unwrap();
         primes.fails(&cabinet[first]);
         let second = primes.of(cabinet).unwrap();
         assert_ne!(first, second);
+        let (cabinets, alone) = primes.begin(servers.clone(), ALL_ANSWER);
+        assert!(cabinets[0].len() == 2 && alone == [cabinet[first].clone(), servers[6].clone()], "{alone:?}");
         primes.fails(&cabinet[second]);
         let third = primes.of(cabinet).unwrap();
         primes.fails(&cabinet[third]);
         assert_eq!(primes.of(cabinet), None);
         // The other cabinet has its own.
         assert!(primes.of(&servers[3..6]).is_some());
-        (0..ROUNDS_WITHOUT).for_each(|_| drop(primes.begin(servers.clone())));
-        assert_eq!(primes.of(cabinet), Some(first));
+        // After a while each of them is asked by a prime again, but the one that is silent.
+        let is_silent = |server: &str| server == cabinet[first];
+        (0..2 * ROUNDS_ALONE).for_each(|_| drop(primes.begin(servers.clone(), is_silent)));
+        let (cabinets, alone) = primes.begin(servers.clone(), is_silent);
+        assert!(cabinets[0].len() == 2 && alone.len() == 2, "{cabinets:?}");
+        let (cabinets, _) = primes.begin(servers.clone(), ALL_ANSWER);
+        assert_eq!((&cabinets[0][..], primes.of(cabinet)), (cabinet, Some(first)));
+    }
+
+    #[test]
+    fn a_large_cabinet_has_several_primes() {
+        let primes = Primes::default();
+        let servers: Vec<String> = (0..2 * MAX_STORES + 2).map(|host| format!("s{host:04}:1")).collect();
+        let cabinet = |host: usize| format!("cabinet{}/host{host}", host / (2 * MAX_STORES)).parse().unwrap();
+        primes.arrange(servers.iter().enumerate().map(|(host, server)| (server.clone(), cabinet(host))));
+        let (parts, alone) = primes.begin(servers.clone(), ALL_ANSWER);
+        assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [MAX_STORES, MAX_STORES, 2]);
+        assert!(alone.is_empty() && parts.concat() == servers && parts.iter().all(|part| primes.of(part).is_some()));
     }
 }

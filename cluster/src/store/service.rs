@@ -3,12 +3,11 @@
 
 use super::claim::{decode_epoch, encode_refusal};
 use super::counts::Counts;
-use super::gather::{self, Gather};
+use super::gather::{Gather, Others};
 use super::master::{self, Asked, DISTRIBUTE, Masters, REBUILD};
 use super::protocol::{
     FAILED, Operands, REFUSED, UNCLAIMED, change, encode, encode_done, encode_error, encode_presence, method, wanted,
 };
-use super::remote::Stores;
 use super::slots::{Slots, TargetSlot, volume_of};
 use crate::capability::{ClusterKey, FenceMessage, Guard, Refusal, Rights, Token, Wanted, now_ms};
 use bytes::Bytes;
@@ -37,7 +36,7 @@ pub struct Store {
     pub(super) counts: Counts,
     pub(super) masters: Masters,
     /// The stores that it asks as a prime.
-    others: Stores,
+    others: Others,
     guard: Option<Guard>,
     /// A fence arrived.
     fenced: Notify,
@@ -62,7 +61,7 @@ impl Store {
             slots,
             counts: Counts::default(),
             masters: Masters::default(),
-            others: Stores::default(),
+            others: Others::new(),
             guard: None,
             fenced: Notify::new(),
             complaints: Complaints::default(),
@@ -246,7 +245,7 @@ impl Store {
                 return Ok(refused);
             }
             let (report, work) = self.report_and_work();
-            return gather::answer(&self.others, [encode(&report), encode(&work)].concat(), &gather).await;
+            return self.others.answer([encode(&report), encode(&work)].concat(), &gather).await;
         }
         if request.method == DISTRIBUTE {
             let Asked { token, volume, set, code } = master::asked(&request.body)?;
