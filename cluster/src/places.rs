@@ -72,8 +72,8 @@ impl Places for ClusterPlaces {
     }
 
     fn load(&self, place: &Path) -> Option<Observed> {
-        let address = StoreAddress::of(place)?.ok()?;
-        self.stores.reports.observed(&address.server, &address.target)
+        let (server, target) = StoreAddress::parts_of(place)?;
+        self.stores.reports.observed(server, target)
     }
 
     fn full(&self, place: &Path) -> Result<PathBuf> {

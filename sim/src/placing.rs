@@ -2,8 +2,10 @@
 
 use crate::cluster::Cluster;
 use crate::config::Config;
+use crate::torus::{near, place_by};
 use plan::placement::temperature::Tau;
 use plan::placement::{Observed, Observer, Placer, Policy, PolicyName, TargetCandidate, place};
+use plan::topology::Near;
 use plan::{SetId, TargetId};
 
 /// Placement as the product has it: a placer that hears of loads, and for another policy than
@@ -12,6 +14,7 @@ pub struct Placing {
     placer: Placer,
     observer: Observer,
     policy: Option<Box<dyn Policy>>,
+    near: Option<Near>,
     candidates: Vec<TargetCandidate>,
     next: u64,
 }
@@ -27,7 +30,11 @@ impl Placing {
         Self {
             placer,
             observer: Observer::new(tau),
-            policy: other.then(|| placement.policy(config.seed, volume.chunk.0)),
+            policy: other.then(|| match near(volume, cluster, config.seed) {
+                Some(near) => Box::new(near) as Box<dyn Policy>,
+                None => placement.policy(config.seed, volume.chunk.0),
+            }),
+            near: near(volume, cluster, config.seed),
             candidates: cluster.candidates(),
             next: volume.sets,
         }
@@ -37,7 +44,10 @@ impl Placing {
     pub fn place(&mut self, cluster: &Cluster) -> Vec<TargetId> {
         let set = SetId(self.next);
         self.next += 1;
-        let Some(policy) = &self.policy else { return self.placer.place(set).into_iter().flatten().collect() };
+        let Some(policy) = &self.policy else {
+            let placed = place_by(&mut self.placer, self.near.as_ref(), cluster.rules(), set);
+            return placed.into_iter().flatten().collect();
+        };
         let placed: Vec<TargetId> =
             place(&**policy, &self.candidates, cluster.rules(), set).into_iter().flatten().collect();
         self.placer.handle_placed(&placed);

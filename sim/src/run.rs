@@ -4,7 +4,7 @@ use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::report::Report;
 use crate::watch::Watch;
-use crate::{fill, growth, writes, years};
+use crate::{fill, growth, torus, writes, years};
 
 /// Parts of the chart that shows how full stores are.
 const PARTS: usize = 10;
@@ -19,6 +19,7 @@ pub fn run(config: &Config, threads: usize, watch: &Watch) -> Result<Report, Str
     let capacity = cluster.stores.iter().fold(0u64, |sum, store| sum.saturating_add(store.total));
     let mut table = fill::fill(config, &mut cluster, threads, watch);
     let filled = fill::look(config, &cluster, &table);
+    let torus = torus::hops(config, &cluster);
     let mut steps = Vec::with_capacity(config.growth.len());
     for step in &config.growth {
         steps.push(growth::grow(config, step, &mut cluster, &mut table, watch)?);
@@ -33,6 +34,7 @@ pub fn run(config: &Config, threads: usize, watch: &Watch) -> Result<Report, Str
         stores,
         capacity,
         filled,
+        torus,
         growth: steps,
         grown,
         used_parts: used_parts(&cluster),

@@ -24,7 +24,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use volume::lock;
-use wire::{Client, ClientOptions, ClientTls, Reply};
+use wire::{Client, ClientOptions, ClientTls, Payload, Reply};
 
 /// Of one round, how many stores of a cabinet are tried as its prime.
 const TRIES: usize = 2;
@@ -50,6 +50,9 @@ pub(super) struct Gather<'a> {
 /// gives it to who asks itself. First the prime, with how long it waited for the others, then the
 /// others as they were asked.
 pub(super) type Gathered = Vec<Result<(u64, Vec<u8>), String>>;
+
+/// The same as it is read: a metadata server reads thousands in a second.
+type Told<'a> = Vec<Result<(u64, &'a [u8]), &'a str>>;
 
 /// The stores that this store asks as a prime.
 pub(super) struct Others {
@@ -160,10 +163,12 @@ impl Way {
             let within = self.pause * 3 / 4;
             let gather = Gather { token: &self.token, others, within_ms: within.as_millis() as u32 };
             let asked = Instant::now();
-            if let Some(gathered) = self.gathered(&prime, &gather).await {
-                let told = [prime].into_iter().chain(servers).zip(gathered);
-                told.for_each(|(server, told)| self.told(server, asked, told));
-                return;
+            if let Some(answer) = self.gathered(&prime, &gather).await {
+                if let Some(told) = read_gathered(&answer, asked.elapsed(), servers.len()) {
+                    let all = [prime.as_str()].into_iter().chain(servers.iter().map(String::as_str));
+                    all.zip(told).for_each(|(server, told)| self.told(server, asked, told.ok()));
+                    return;
+                }
             }
             self.primes.fails(&prime);
             self.clone().ask(prime);
@@ -172,32 +177,35 @@ impl Way {
     }
 
     /// A prime told this of a store.
-    fn told(self: &Arc<Self>, server: String, asked: Instant, told: Result<(u64, Vec<u8>), String>) {
+    fn told(self: &Arc<Self>, server: &str, asked: Instant, told: Option<(u64, &[u8])>) {
         let told = told.and_then(|(took, report)| {
-            let (report, work) = read_report(&report)?;
-            Ok((report, work, Duration::from_micros(took)))
+            let (report, work) = read_report(report).ok()?;
+            Some((report, work, Duration::from_micros(took)))
         });
         match told {
-            Ok(told) => self.reports.reported(&server, asked, Ok(told)),
-            Err(_) => {
-                self.primes.fails(&server);
-                self.clone().ask(server);
+            Some(told) => self.reports.reported(server, asked, Ok(told)),
+            None => {
+                self.primes.fails(server);
+                self.clone().ask(server.to_owned());
             }
         }
     }
 
-    /// What a prime gathered; None if it did not, for whatever reason.
-    async fn gathered(&self, prime: &str, gather: &Gather<'_>) -> Option<Gathered> {
-        let begun = Instant::now();
+    /// What a prime gathered; None if it did not answer or refused.
+    async fn gathered(&self, prime: &str, gather: &Gather<'_>) -> Option<Payload> {
         let body = encode(gather);
-        let answer = self.clients[prime].call(method::GATHER, &body, &[], self.pause * 7 / 8).await.ok()?;
-        let mut gathered: Gathered = postcard::from_bytes(&answer.payload).ok()?;
-        if let Some(Ok((waited, _))) = gathered.first_mut() {
-            // What is left is what the prime itself took.
-            *waited = (begun.elapsed().as_micros() as u64).saturating_sub(*waited);
-        }
-        (gathered.len() == gather.others.len() + 1).then_some(gathered)
+        Some(self.clients[prime].call(method::GATHER, &body, &[], self.pause * 7 / 8).await.ok()?.payload)
     }
+}
+
+/// Reads what a prime gathered of itself and so many others, `took` after it was asked.
+fn read_gathered(answer: &[u8], took: Duration, others: usize) -> Option<Told<'_>> {
+    let mut told: Told<'_> = postcard::from_bytes(answer).ok()?;
+    if let Some(Ok((waited, _))) = told.first_mut() {
+        // What is left is what the prime itself took.
+        *waited = (took.as_micros() as u64).saturating_sub(*waited);
+    }
+    (told.len() == others + 1).then_some(told)
 }
 
 /// Reads what a store told.

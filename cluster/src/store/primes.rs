@@ -4,7 +4,7 @@
 use plan::topology::Layers;
 use plan::topology::layers::{SMALL_CLUSTER, primes_are_of_use};
 use plan::{Domain, TargetId};
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use volume::lock;
@@ -27,10 +27,12 @@ pub(super) struct Primes {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The cabinets of stores.
-    cabinets: BTreeMap<String, Domain>,
+    /// The cabinets, and of each store the place of its own among them: every second thousands of
+    /// stores are sorted by cabinet.
+    cabinets: Vec<Domain>,
+    cabinet_of: HashMap<String, usize>,
     /// For how many rounds a store is asked itself.
-    alone: BTreeMap<String, u32>,
+    alone: HashMap<String, u32>,
 }
 
 impl Default for Primes {
@@ -52,7 +54,16 @@ impl Primes {
             let cabinet = path.rsplit_once('/').map_or(&*path, |(cabinet, _)| cabinet);
             Some((server, cabinet.parse().ok()?))
         };
-        lock(&self.state).cabinets.extend(domains.into_iter().filter_map(cabinet));
+        let mut state = lock(&self.state);
+        let State { cabinets, cabinet_of, .. } = &mut *state;
+        let mut numbers: HashMap<Domain, usize> = (0..).zip(&*cabinets).map(|(at, name)| (name.clone(), at)).collect();
+        for (server, cabinet) in domains.into_iter().filter_map(cabinet) {
+            let number = *numbers.entry(cabinet).or_insert_with_key(|name| {
+                cabinets.push(name.clone());
+                cabinets.len() - 1
+            });
+            cabinet_of.insert(server, number);
+        }
     }
 
     /// The requests so far: to primes, and to stores for themselves.
@@ -77,25 +88,27 @@ impl Primes {
             *rounds = rounds.saturating_sub(1);
             *rounds > 0 || is_silent(server)
         });
-        let mut cabinets: BTreeMap<&Domain, Vec<&String>> = BTreeMap::new();
+        let mut cabinets: Vec<Vec<&String>> = vec![Vec::new(); state.cabinets.len()];
+        let mut is_there = vec![false; cabinets.len()];
         let (mut alone, mut without) = (Vec::new(), 0);
         for server in &servers {
-            let Some(cabinet) = state.cabinets.get(server) else {
+            let Some(&cabinet) = state.cabinet_of.get(server) else {
                 alone.push(server.clone());
                 without += 1;
                 continue;
             };
-            let together = cabinets.entry(cabinet).or_default();
+            is_there[cabinet] = true;
             match state.alone.contains_key(server) {
                 true => alone.push(server.clone()),
-                false => together.push(server),
+                false => cabinets[cabinet].push(server),
             }
         }
-        if !primes_are_of_use(servers.len(), cabinets.len() + without, self.small.load(Ordering::Relaxed)) {
+        let count = is_there.into_iter().filter(|there| *there).count() + without;
+        if !primes_are_of_use(servers.len(), count, self.small.load(Ordering::Relaxed)) {
             return (Vec::new(), servers);
         }
         let mut together: Vec<Vec<String>> = Vec::with_capacity(cabinets.len());
-        for mut servers in cabinets.into_values() {
+        for mut servers in cabinets {
             servers.sort();
             together.extend(servers.chunks(MAX_STORES).map(|part| part.iter().copied().cloned().collect()));
         }
@@ -105,7 +118,7 @@ impl Primes {
     /// The prime of a cabinet with these stores: its place among them. None if none can be it.
     pub fn of(&self, servers: &[String]) -> Option<usize> {
         let state = lock(&self.state);
-        let cabinet = state.cabinets.get(servers.first()?)?;
+        let cabinet = &state.cabinets[*state.cabinet_of.get(servers.first()?)?];
         let members = (0..servers.len()).map(|number| (TargetId(number as u16), Some(cabinet)));
         let is_there = |id: TargetId| !state.alone.contains_key(&servers[usize::from(id.0)]);
         let primes = Layers::of(members, u8::MAX).primes(is_there);

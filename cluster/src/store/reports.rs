@@ -2,7 +2,7 @@
 
 use plan::placement::Observed;
 use plan::report::{Load, Report, Work};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ pub struct Seen {
 /// The latest reports of all stores.
 #[derive(Debug, Default)]
 pub struct Reports {
-    seen: Mutex<BTreeMap<String, Seen>>,
+    seen: Mutex<HashMap<String, Seen>>,
     /// The number of panics in asking for them.
     defects: AtomicU64,
 }
@@ -42,7 +42,7 @@ pub struct Reports {
 impl Reports {
     /// The reports by address of the server. A store that never answered is not among them.
     pub fn all(&self) -> BTreeMap<String, Seen> {
-        self.seen().clone()
+        self.seen().iter().map(|(server, seen)| (server.clone(), seen.clone())).collect()
     }
 
     /// How busy a target of a store was between its last two reports; None as long as there are no
@@ -68,7 +68,7 @@ impl Reports {
         self.seen().get(server).is_some_and(|seen| seen.silent.is_some())
     }
 
-    fn seen(&self) -> MutexGuard<'_, BTreeMap<String, Seen>> {
+    fn seen(&self) -> MutexGuard<'_, HashMap<String, Seen>> {
         lock(&self.seen)
     }
 
@@ -87,28 +87,31 @@ impl Reports {
     /// of the latest report says nothing new: there are several ways to ask a store, some slower.
     pub(super) fn reported(&self, server: &str, asked: Instant, reported: Result<(Report, Work, Duration), String>) {
         let mut all = self.seen();
-        if all.get(server).is_some_and(|seen| asked < seen.asked) {
+        let before = all.get_mut(server);
+        if before.as_ref().is_some_and(|seen| asked < seen.asked) {
             return;
         }
-        match reported {
-            Ok((report, work, took)) => {
-                let before = all.get(server);
-                let number = before.map_or(0, |before| before.number) + 1;
-                let load = before.and_then(|before| Load::between(&before.report, &report));
-                // Without a time between them, the queue of this moment is all that is known.
-                let (earlier, seconds) = match (before, &load) {
-                    (Some(before), Some(load)) => ((&before.report, &before.work), load.seconds),
-                    _ => ((&report, &work), 0.0),
-                };
-                let queues = Work::queues((&report, &work), earlier, seconds);
-                let seen = Seen { report, work, load, queues, took, number, asked, when: Instant::now(), silent: None };
-                all.insert(server.into(), seen);
-            }
+        let (report, work, took) = match reported {
+            Ok(told) => told,
             Err(why) => {
-                if let Some(seen) = all.get_mut(server) {
+                if let Some(seen) = before {
                     seen.silent = Some(why);
                 }
+                return;
             }
+        };
+        let number = before.as_ref().map_or(0, |before| before.number) + 1;
+        let load = before.as_ref().and_then(|before| Load::between(&before.report, &report));
+        // Without a time between them, the queue of this moment is all that is known.
+        let (earlier, seconds) = match (&before, &load) {
+            (Some(before), Some(load)) => ((&before.report, &before.work), load.seconds),
+            _ => ((&report, &work), 0.0),
+        };
+        let queues = Work::queues((&report, &work), earlier, seconds);
+        let seen = Seen { report, work, load, queues, took, number, asked, when: Instant::now(), silent: None };
+        match before {
+            Some(before) => *before = seen,
+            None => _ = all.insert(server.into(), seen),
         }
     }
 }
