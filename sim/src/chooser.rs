@@ -2,7 +2,7 @@
 
 use crate::cluster::Cluster;
 use crate::config::Volume;
-use crate::torus::place_by;
+use crate::near::{near, place_by};
 use plan::membership::TargetState;
 use plan::placement::{Placer, Policy, PolicyName, Report, TargetCandidate, place};
 use plan::repair::{Degraded, destinations, destinations_by};
@@ -36,7 +36,7 @@ impl Chooser {
         for candidate in &mut candidates {
             (candidate.free, candidate.total) = (candidate.free / of, candidate.total / of);
         }
-        let near = crate::torus::near(volume, cluster, seed);
+        let near = near(&placement, chunk_bytes, seed, cluster.places.as_ref());
         if volume.policy != PolicyName::Adaptive {
             let policy: Box<dyn Policy> = match near {
                 Some(near) => Box::new(near),

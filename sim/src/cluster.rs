@@ -55,10 +55,12 @@ impl Cluster {
             domain_level: Some(volume.domain_level),
             need: volume.chunk.0,
         };
+        let torus = config.cluster.torus.as_deref();
+        let places = torus.and_then(|sizes| crate::torus::places(sizes, config.most_stores()));
         let mut cluster = Self {
             stores: Vec::new(),
             cabinets: 0,
-            places: crate::torus::places(config).map(Arc::new),
+            places: places.map(Arc::new),
             chunk_bytes: volume.chunk.0,
             rules,
             turns: Turns::default(),

@@ -2,7 +2,7 @@
 
 use crate::cluster::Cluster;
 use crate::config::Config;
-use crate::torus::{near, place_by};
+use crate::near::{near, place_by};
 use plan::placement::temperature::Tau;
 use plan::placement::{Observed, Observer, Placer, Policy, PolicyName, TargetCandidate, place};
 use plan::topology::Near;
@@ -25,16 +25,17 @@ impl Placing {
         let (volume, placement) = (&config.volume, config.volume.placement());
         let mut placer = Placer::new(*cluster.rules(), placement.tuning(volume.chunk.0), config.seed);
         placer.handle_members(&cluster.candidates());
+        let near = || near(&placement, volume.chunk.0, config.seed, cluster.places.as_ref());
         let other = volume.policy != PolicyName::Adaptive;
         let tau: Tau = placement.scoring().tau;
         Self {
             placer,
             observer: Observer::new(tau),
-            policy: other.then(|| match near(volume, cluster, config.seed) {
+            policy: other.then(|| match near() {
                 Some(near) => Box::new(near) as Box<dyn Policy>,
                 None => placement.policy(config.seed, volume.chunk.0),
             }),
-            near: near(volume, cluster, config.seed),
+            near: near(),
             candidates: cluster.candidates(),
             next: volume.sets,
         }

@@ -163,12 +163,12 @@ impl Way {
             let within = self.pause * 3 / 4;
             let gather = Gather { token: &self.token, others, within_ms: within.as_millis() as u32 };
             let asked = Instant::now();
-            if let Some(answer) = self.gathered(&prime, &gather).await {
-                if let Some(told) = read_gathered(&answer, asked.elapsed(), servers.len()) {
-                    let all = [prime.as_str()].into_iter().chain(servers.iter().map(String::as_str));
-                    all.zip(told).for_each(|(server, told)| self.told(server, asked, told.ok()));
-                    return;
-                }
+            if let Some(answer) = self.gathered(&prime, &gather).await
+                && let Some(told) = read_gathered(&answer, asked.elapsed(), servers.len())
+            {
+                let all = [prime.as_str()].into_iter().chain(servers.iter().map(String::as_str));
+                all.zip(told).for_each(|(server, told)| self.told(server, asked, told.ok()));
+                return;
             }
             self.primes.fails(&prime);
             self.clone().ask(prime);

@@ -9,10 +9,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use volume::lock;
 
-/// A store that its prime could not ask, or that did not answer for others, is asked itself for this
+/// A store that its prime could not ask, or that did not answer for others, is asked itself for so
 /// many rounds, and until it answers.
 const ROUNDS_ALONE: u32 = 60;
-/// A cabinet of more stores has several primes: so an answer stays far below what a message carries.
+/// A cabinet of more stores has several primes: an answer stays far below what a message carries.
 pub(super) const MAX_STORES: usize = 256;
 
 /// What a metadata server knows of cabinets and primes.

@@ -11,7 +11,7 @@ pub use terminal::{duration, text};
 use crate::config::Config;
 use crate::fill::Filled;
 use crate::growth::Grown;
-use crate::torus::Hops;
+use crate::hops::Hops;
 use crate::writes::Writes;
 use crate::years::Years;
 use serde::Serialize;

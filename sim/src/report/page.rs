@@ -12,8 +12,8 @@ pub const STYLE: &str = include_str!("page.css");
 pub fn html(report: &Report) -> String {
     let mut charts = vec![used(report)];
     if let Some(seen) = &report.torus {
-        let of = |hops: fn(&crate::torus::PolicyHops) -> f64| {
-            let bar = |it: &crate::torus::PolicyHops| (it.name(), hops(it), format!("{:.2}", hops(it)));
+        let of = |hops: fn(&crate::hops::PolicyHops) -> f64| {
+            let bar = |it: &crate::hops::PolicyHops| (it.name(), hops(it), format!("{:.2}", hops(it)));
             seen.policies.iter().map(bar).collect::<Vec<_>>()
         };
         charts.push(bars("Mean hops of a write, from the Master to a store", &of(|it| it.writes)));

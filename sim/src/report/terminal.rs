@@ -3,7 +3,7 @@
 use super::Report;
 use crate::fill::Filled;
 use crate::growth::Grown;
-use crate::torus::Hops;
+use crate::hops::Hops;
 use crate::writes::Writes;
 use crate::years::Years;
 use plan::words::{bytes, count};

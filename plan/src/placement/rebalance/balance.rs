@@ -183,8 +183,8 @@ impl Balance {
         }
     }
 
-    /// In a torus: of the targets that differ from the best one by less than a chunk, a chunk goes to
-    /// that with the fewest hops to the others of its set.
+    /// In a torus: of the targets that differ from the best one by less than a chunk, a chunk goes
+    /// to that with the fewest hops to the others of its set.
     #[must_use]
     pub fn near(self, near: Option<Arc<Places>>) -> Self {
         Self { near, ..self }
@@ -366,7 +366,7 @@ impl Balance {
             let improves = source.relative() - sink.relative() > least;
             improves && (pass == Pass::Detour || sink.above() < 0.0) && self.may_take(index, set)
         };
-        let to = self.sinks.find(&has_room, &fits, TRIES);
+        let to = self.sinks.find(has_room, fits, TRIES);
         let to = to.map(|best| self.nearer(set, position, best, has_room, fits));
         self.clear(set);
         if let Some(to) = to {
