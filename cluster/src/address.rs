@@ -105,6 +105,13 @@ impl StoreAddress {
         path.to_str().filter(|text| text.starts_with(STORE)).map(str::parse)
     }
 
+    /// The server and the target in a label's path, without a copy; None for a directory, and for
+    /// what is no address.
+    pub(crate) fn parts_of(path: &Path) -> Option<(&str, &str)> {
+        let text = path.to_str().filter(|text| text.starts_with(STORE))?;
+        parts(text, STORE, "").ok()
+    }
+
     /// The address as a path for a label.
     pub fn to_path(&self) -> PathBuf {
         self.to_string().into()

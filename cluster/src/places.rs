@@ -66,9 +66,14 @@ impl Places for ClusterPlaces {
         Some(StoreAddress::of(place)?.ok()?.server)
     }
 
+    fn arrange(&self, members: &[(PathBuf, Domain)]) {
+        let store = |(path, domain): &(PathBuf, Domain)| Some((StoreAddress::of(path)?.ok()?.server, domain.clone()));
+        self.stores.arrange(members.iter().filter_map(store));
+    }
+
     fn load(&self, place: &Path) -> Option<Observed> {
-        let address = StoreAddress::of(place)?.ok()?;
-        self.stores.reports.observed(&address.server, &address.target)
+        let (server, target) = StoreAddress::parts_of(place)?;
+        self.stores.reports.observed(server, target)
     }
 
     fn full(&self, place: &Path) -> Result<PathBuf> {

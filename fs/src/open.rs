@@ -237,6 +237,7 @@ impl FileSystem {
         let first = StripeSeq((opening + 1) * STRIPES_PER_OPENING);
         let store = Store::new(targets, meta.clone(), sets, store_options, history, first);
         store.set_topology(&label);
+        options.places.arrange(&label.domains());
         for member in label.members().filter(|member| member.role != TargetRole::Active) {
             store.close_target(member.id, true);
         }

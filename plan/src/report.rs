@@ -75,16 +75,40 @@ pub struct Load {
     pub seconds: f64,
 }
 
+/// The targets of the earlier report of two. They are nearly always the same and in the same order,
+/// and a metadata server reads thousands of reports in a second: so names are looked up in a map
+/// only where one is not in its place.
+struct Before<'a> {
+    targets: &'a [TargetReport],
+    by_name: Option<BTreeMap<&'a str, usize>>,
+}
+
+impl<'a> Before<'a> {
+    fn of(targets: &'a [TargetReport]) -> Self {
+        Self { targets, by_name: None }
+    }
+
+    /// The place of a target that has this one in the later report.
+    fn place(&mut self, later: usize, name: &str) -> Option<usize> {
+        if self.targets.get(later).is_some_and(|target| target.name == name) {
+            return Some(later);
+        }
+        let targets = self.targets;
+        let all = || targets.iter().enumerate().map(|(place, target)| (&target.name[..], place)).collect();
+        self.by_name.get_or_insert_with(all).get(name).copied()
+    }
+}
+
 impl Work {
     /// How many operations each target of the later report had on average, waiting and running,
     /// with the report before it and the time between them (Little's law). A server that does not
     /// tell says how many it has at the moment.
     pub fn queues(later: (&Report, &Self), earlier: (&Report, &Self), seconds: f64) -> Vec<f64> {
-        let before: BTreeMap<&str, u64> =
-            earlier.0.targets.iter().map(|target| &target.name[..]).zip(earlier.1.waited.iter().copied()).collect();
+        let mut before = Before::of(&earlier.0.targets);
         let of = |(number, target): (usize, &TargetReport)| {
             let now = later.1.waited.get(number).copied();
-            let waited = now.zip(before.get(&target.name[..])).and_then(|(now, before)| now.checked_sub(*before));
+            let earlier = before.place(number, &target.name).and_then(|place| earlier.1.waited.get(place));
+            let waited = now.zip(earlier).and_then(|(now, before)| now.checked_sub(*before));
             waited.filter(|_| seconds > 0.0).map_or(f64::from(target.queued), |waited| waited as f64 / 1e6 / seconds)
         };
         later.0.targets.iter().enumerate().map(of).collect()
@@ -100,13 +124,16 @@ impl Load {
         let sent = later.sent_bytes.checked_sub(earlier.sent_bytes)?;
         let idle = later.processor.idle.saturating_sub(earlier.processor.idle);
         let all = later.processor.all.saturating_sub(earlier.processor.all);
-        let before: BTreeMap<&str, u64> = earlier.targets.iter().map(|t| (&t.name[..], t.accesses)).collect();
-        let since = |t: &TargetReport| t.accesses.saturating_sub(before.get(&t.name[..]).copied().unwrap_or(0));
+        let mut before = Before::of(&earlier.targets);
+        let since = |(number, target): (usize, &TargetReport)| {
+            let place = before.place(number, &target.name);
+            target.accesses.saturating_sub(place.map_or(0, |place| earlier.targets[place].accesses))
+        };
         Some(Self {
             // Processors of which nothing is known are taken for idle.
             processor_idle: if all == 0 { 1.0 } else { (idle as f64 / all as f64).min(1.0) },
             network_bytes_per_second: (received as f64 + sent as f64) / time.as_secs_f64(),
-            accesses: later.targets.iter().map(since).collect(),
+            accesses: later.targets.iter().enumerate().map(since).collect(),
             seconds: time.as_secs_f64(),
         })
     }

@@ -2,15 +2,22 @@
 
 use crate::cluster::Cluster;
 use crate::config::Volume;
+use crate::near::{near, place_by};
 use plan::membership::TargetState;
 use plan::placement::{Placer, Policy, PolicyName, Report, TargetCandidate, place};
 use plan::repair::{Degraded, destinations, destinations_by};
+use plan::topology::Near;
 use plan::{SetId, TargetId};
 
 /// Chooses targets for sets.
 pub enum Chooser {
     /// Adaptive placement, which keeps what it knows between sets.
-    Placer(Box<Placer>),
+    Placer {
+        /// What it knows.
+        placer: Box<Placer>,
+        /// How it looks at the torus, if there is one.
+        near: Option<Near>,
+    },
     /// Any other policy, which looks at all targets for each set.
     Policy {
         /// The policy.
@@ -29,18 +36,23 @@ impl Chooser {
         for candidate in &mut candidates {
             (candidate.free, candidate.total) = (candidate.free / of, candidate.total / of);
         }
+        let near = near(&placement, chunk_bytes, seed, cluster.places.as_ref());
         if volume.policy != PolicyName::Adaptive {
-            return Self::Policy { policy: placement.policy(seed, chunk_bytes), candidates };
+            let policy: Box<dyn Policy> = match near {
+                Some(near) => Box::new(near),
+                None => placement.policy(seed, chunk_bytes),
+            };
+            return Self::Policy { policy, candidates };
         }
         let mut placer = Placer::new(*cluster.rules(), placement.tuning(chunk_bytes), seed);
         placer.handle_members(&candidates);
-        Self::Placer(Box::new(placer))
+        Self::Placer { placer: Box::new(placer), near }
     }
 
     /// Places a set; the space that it takes counts at once.
     pub fn place(&mut self, cluster: &Cluster, set: SetId) -> Vec<Option<TargetId>> {
         match self {
-            Self::Placer(placer) => placer.place(set),
+            Self::Placer { placer, near } => place_by(placer, near.as_ref(), cluster.rules(), set),
             Self::Policy { policy, candidates } => {
                 let placed = place(&**policy, candidates, cluster.rules(), set);
                 placed.iter().flatten().for_each(|id| take(candidates, *id, cluster.chunk_bytes()));
@@ -52,7 +64,7 @@ impl Chooser {
     /// Where the lost chunks of a set go.
     pub fn destinations(&mut self, cluster: &Cluster, degraded: &Degraded) -> Vec<Option<TargetId>> {
         match self {
-            Self::Placer(placer) => destinations_by(degraded, placer),
+            Self::Placer { placer, .. } => destinations_by(degraded, placer),
             Self::Policy { policy, candidates } => {
                 let domain = |id: TargetId| Some(cluster.stores[usize::from(id.0)].domain.clone());
                 let usable: Vec<TargetCandidate> =
@@ -69,7 +81,7 @@ impl Chooser {
         let store = &cluster.stores[usize::from(id.0)];
         let free = store.total.saturating_sub(cluster.used(store));
         match self {
-            Self::Placer(placer) => {
+            Self::Placer { placer, .. } => {
                 placer.handle_state(id, store.state);
                 let report = Report { idle: 1.0, network: 0.0, temperature: 0.0, free, total: store.total };
                 // What was placed before counts until the second report.
@@ -84,7 +96,7 @@ impl Chooser {
 
     /// Looks at how full all are.
     pub fn handle_interval(&mut self) {
-        if let Self::Placer(placer) = self {
+        if let Self::Placer { placer, .. } = self {
             placer.handle_interval();
         }
     }

@@ -4,7 +4,9 @@ use crate::config::{Bytes, Class, Config, Growth};
 use crate::table::Table;
 use plan::membership::TargetState;
 use plan::placement::{Rules, TargetCandidate};
+use plan::topology::Places;
 use plan::{Domain, TargetId};
+use std::sync::Arc;
 
 /// A store with its one disk.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +36,8 @@ pub struct Cluster {
     pub stores: Vec<Store>,
     /// Cabinets.
     pub cabinets: u32,
+    /// Where all stores are in a torus, also those that come later.
+    pub places: Option<Arc<Places>>,
     chunk_bytes: u64,
     rules: Rules,
     turns: Turns,
@@ -51,8 +55,16 @@ impl Cluster {
             domain_level: Some(volume.domain_level),
             need: volume.chunk.0,
         };
-        let mut cluster =
-            Self { stores: Vec::new(), cabinets: 0, chunk_bytes: volume.chunk.0, rules, turns: Turns::default() };
+        let torus = config.cluster.torus.as_deref();
+        let places = torus.and_then(|sizes| crate::torus::places(sizes, config.most_stores()));
+        let mut cluster = Self {
+            stores: Vec::new(),
+            cabinets: 0,
+            places: places.map(Arc::new),
+            chunk_bytes: volume.chunk.0,
+            rules,
+            turns: Turns::default(),
+        };
         let of = &config.cluster;
         for (network, row) in (0..of.networks).flat_map(|network| (0..of.rows).map(move |row| (network, row))) {
             for cabinet in 0..of.cabinets {

@@ -68,6 +68,11 @@ pub struct Cluster {
     pub link_mb_per_second: f64,
     /// MB a second that a store's processors can take in or give out.
     pub processor_mb_per_second: f64,
+    /// Sizes of a torus that connects the stores, beside the tree of what fails together. They have
+    /// places in the order of their numbers, the last dimension counting first. It changes no
+    /// speed: hops are counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub torus: Option<Vec<u16>>,
 }
 
 impl Default for Cluster {
@@ -81,6 +86,7 @@ impl Default for Cluster {
             disk_mb_per_second: 180.0,
             link_mb_per_second: 1250.0,
             processor_mb_per_second: 2000.0,
+            torus: None,
         }
     }
 }

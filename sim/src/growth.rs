@@ -21,6 +21,9 @@ pub struct Grown {
     pub least_bytes: u64,
     /// Chunks that must go and for which no store has a place.
     pub stuck: u64,
+    /// In a torus: the mean hops of a block between its Master and its store, before and after.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hops: Option<[f64; 2]>,
     /// Seconds that the moves take at the limit.
     pub seconds_at_limit: f64,
     /// Seconds that the busiest store needs, were there no limit.
@@ -47,6 +50,7 @@ pub fn grow(
     // Most steps end after some passes, and nobody knows how many.
     watch.begin(Phase::Growth, 0);
     let before = cluster.fill();
+    let hops_before = crate::hops::hops_of(cluster, table);
     let (mut chunks, mut moved) = (0, vec![0u64; cluster.stores.len()]);
     let outlook = rebalance(
         config,
@@ -73,6 +77,7 @@ pub fn grow(
         bytes,
         least_bytes: outlook.must.saturating_add(outlook.above),
         stuck: outlook.stuck,
+        hops: hops_before.zip(crate::hops::hops_of(cluster, table)).map(|(before, after)| [before, after]),
         seconds_at_limit: bytes as f64 / (step.limit_mb_per_second * 1e6),
         seconds_of_busiest: busiest,
         before,
@@ -92,7 +97,8 @@ pub fn rebalance(
 ) -> Outlook {
     let volume = &config.volume;
     let (chunk_bytes, spare) = (volume.chunk.0, volume.m as usize);
-    let mut balance = Balance::new(&cluster.candidates(), Some(volume.domain_level), 0);
+    let near = cluster.places.clone().filter(|_| crate::near::looks_at_hops(volume.policy));
+    let mut balance = Balance::new(&cluster.candidates(), Some(volume.domain_level), 0).near(near);
     let mut places: Vec<Option<TargetId>> = Vec::with_capacity(volume.width());
     for set in 0..table.sets() {
         table.read(set, &mut places);

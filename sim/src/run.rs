@@ -4,7 +4,7 @@ use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::report::Report;
 use crate::watch::Watch;
-use crate::{fill, growth, writes, years};
+use crate::{fill, growth, hops, writes, years};
 
 /// Parts of the chart that shows how full stores are.
 const PARTS: usize = 10;
@@ -19,6 +19,7 @@ pub fn run(config: &Config, threads: usize, watch: &Watch) -> Result<Report, Str
     let capacity = cluster.stores.iter().fold(0u64, |sum, store| sum.saturating_add(store.total));
     let mut table = fill::fill(config, &mut cluster, threads, watch);
     let filled = fill::look(config, &cluster, &table);
+    let torus = hops::hops(config, &cluster);
     let mut steps = Vec::with_capacity(config.growth.len());
     for step in &config.growth {
         steps.push(growth::grow(config, step, &mut cluster, &mut table, watch)?);
@@ -33,6 +34,7 @@ pub fn run(config: &Config, threads: usize, watch: &Watch) -> Result<Report, Str
         stores,
         capacity,
         filled,
+        torus,
         growth: steps,
         grown,
         used_parts: used_parts(&cluster),
@@ -56,6 +58,7 @@ mod tests {
     use super::*;
     use crate::EXAMPLE;
     use crate::report::{html, text};
+    use plan::placement::PolicyName;
 
     fn example() -> Config {
         let mut config = Config::parse(EXAMPLE).unwrap();
@@ -101,6 +104,28 @@ mod tests {
         let report = run(&Config::parse(file).unwrap(), 1, &Watch::default()).unwrap();
         assert_eq!(report.capacity, u64::MAX);
         assert!(report.years.as_ref().is_some_and(|years| years.lost_sets > 0) && !text(&report).contains("NaN"));
+    }
+
+    /// In each torus, small or with more stores than a policy looks at one by one.
+    #[test]
+    fn placement_that_looks_at_the_torus_has_fewer_hops() {
+        for (torus, cabinets, stores) in [("[4, 4, 4]", 16, 4), ("[8, 8, 4]", 64, 4)] {
+            let file = format!(
+                "[cluster]\ncabinets = {cabinets}\nstores = {stores}\ntorus = {torus}\n\
+                 [volume]\nk = 4\nm = 2\nsets = 400\n[[growth]]\ndrain = \"net0/row0/cabinet1\"\n"
+            );
+            let report = run(&Config::parse(&file).unwrap(), 1, &Watch::default()).unwrap();
+            let hops = report.torus.as_ref().unwrap();
+            let of = |policy, looks| hops.policies.iter().find(|it| (it.policy, it.looks) == (policy, looks)).unwrap();
+            for policy in [PolicyName::Adaptive, PolicyName::Random] {
+                assert!(of(policy, true).writes < 0.95 * of(policy, false).writes, "{hops:?}");
+            }
+            let crush = of(PolicyName::Crush, false);
+            assert!(crush.repairs > 0.5 && crush.repairs < hops.any_two, "it reads the nearest: {hops:?}");
+            assert_eq!(report.filled.against_the_rule, 0);
+            let [before, after] = report.growth[0].hops.unwrap();
+            assert!(before > 0.0 && after > 0.0);
+        }
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub struct Behaviour {
     pub down_out: Duration,
     pub repair_limit: Rate,
     pub report_every: Duration,
+    /// In larger clusters reports come through primes.
+    pub primes_above: usize,
     /// How long it waits for stores at the start.
     pub patience: Duration,
     pub metrics: Option<SocketAddr>,
@@ -197,7 +199,10 @@ impl Host for MetaHost {
         });
         cluster::keep(&opened, *down_out, |what| show::warning(what));
         // The first opening finds the stores; they are asked from then on.
-        WATCHES.call_once(|| cluster::store::watch(places().stores(), self.behaviour.report_every));
+        WATCHES.call_once(|| {
+            places().stores().set_small_cluster(self.behaviour.primes_above);
+            cluster::store::watch(places().stores(), self.behaviour.report_every);
+        });
         let living = Arc::downgrade(&meta);
         places().stores().tell_of_sessions(opened.id()?, move || living.upgrade()?.living_sessions());
         if self.metrics.is_some() {

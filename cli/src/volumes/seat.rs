@@ -12,6 +12,7 @@ use cluster::meta_server::VolumesService;
 use cluster::metrics::PostMetrics;
 use cluster::{ClusterKey, Peer, VolumeAddress, runtime};
 use fs::label::Label;
+use plan::topology::layers::SMALL_CLUSTER;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -82,6 +83,9 @@ pub struct MetaArguments {
         env = "WEFT_REPORT_EVERY"
     )]
     report_every: u64,
+    /// With more stores than this, ask one store of each cabinet for the reports of all its stores
+    #[arg(long, default_value_t = SMALL_CLUSTER, value_name = "STORES", env = "WEFT_PRIMES_ABOVE")]
+    primes_above: usize,
     /// Wait this long at the start for stores that do not answer yet
     #[arg(
         long,
@@ -105,6 +109,7 @@ pub(super) fn serve(arguments: &MetaArguments, identity: Option<&Path>, signals:
         down_out: Duration::from_secs(arguments.down_out),
         repair_limit: arguments.repair_limit,
         report_every: Duration::from_secs(arguments.report_every),
+        primes_above: arguments.primes_above,
         patience: Duration::from_secs(arguments.patience),
         metrics: arguments.metrics,
         key: cluster_key(identity)?,

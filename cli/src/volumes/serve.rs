@@ -273,6 +273,7 @@ fn dev(arguments: &DevArguments, as_json: bool) -> Outcome {
         down_out: Duration::from_secs(300),
         repair_limit: Rate::default(),
         report_every: Duration::from_secs(1),
+        primes_above: plan::topology::layers::SMALL_CLUSTER,
         // They are in this process.
         patience: Duration::ZERO,
         metrics: arguments.metrics,

@@ -97,6 +97,13 @@ impl Subject for PostMetrics {
 /// is reported.
 fn stores(page: &mut Page, known: &Stores) {
     let all: Vec<(String, Seen)> = known.reports.all().into_iter().collect();
+    let (primes, themselves) = known.report_requests();
+    let mut requests = page.counter(
+        "weft_meta_report_requests_total",
+        "Requests for reports: of a cabinet from its prime, or of one store.",
+    );
+    requests.count(&[("of", "cabinet")], primes);
+    requests.count(&[("of", "store")], themselves);
     let mut up = page.gauge("weft_meta_store_up", "Whether a store answers.");
     all.iter().for_each(|(store, seen)| _ = up.count(&[("store", store)], seen.silent.is_none().into()));
     let loads =

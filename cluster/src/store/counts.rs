@@ -31,6 +31,7 @@ pub(super) const OPERATIONS: [(u16, &str); 18] = [
     (method::CLAIM, "claim"),
     (method::SEAL, "seal"),
     (method::REPORT, "report"),
+    (method::GATHER, "gather"),
     (DISTRIBUTE, "distribute"),
     (REBUILD, "rebuild"),
 ];

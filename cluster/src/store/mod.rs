@@ -5,7 +5,9 @@ mod claim;
 #[cfg(test)]
 mod claim_tests;
 mod counts;
+mod gather;
 mod master;
+mod primes;
 mod protocol;
 mod remote;
 mod report;

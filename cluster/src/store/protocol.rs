@@ -35,6 +35,9 @@ pub mod method {
     pub const REPORT: u16 = 32;
     /// A metadata server tells the store which sessions live; see [`crate::capability::Fence`].
     pub const FENCE: u16 = 33;
+    /// A metadata server asks a prime for the reports of its cabinet; see `gather`.
+    /// A store that does not know it takes its body for operands, and refuses it.
+    pub const GATHER: u16 = 34;
 }
 
 /// The permission that an operation needs. Clients may append to chunk sets that were given to

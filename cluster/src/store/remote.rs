@@ -1,6 +1,7 @@
 //! A target of a storage server, as other processes see it.
 
 use super::claim::{decode_refusal, decode_state, encode_ask, encode_epoch};
+use super::primes::Primes;
 use super::protocol::{
     FAILED, File, Operands, REFUSED, UNCLAIMED, changes, decode_done, decode_error, decode_presence, encode, method,
 };
@@ -37,6 +38,8 @@ pub struct Stores {
     pub reports: Arc<Reports>,
     /// What tells the live sessions of each volume, by its id.
     fence: Ranked<BTreeMap<[u8; 16], Arc<Living>>, StoreFence>,
+    /// Through which stores reports come.
+    pub(super) primes: Arc<Primes>,
 }
 
 /// Returns the fence message; None when there is nothing to tell.
@@ -68,7 +71,14 @@ impl Stores {
 
     /// Uses this certificate, and these credentials with every operation.
     pub fn new(tls: Option<ClientTls>, credentials: Option<Arc<dyn Credentials>>) -> Self {
-        Self { clients: Ranked::default(), tls, credentials, reports: Arc::default(), fence: Ranked::default() }
+        Self {
+            clients: Ranked::default(),
+            tls,
+            credentials,
+            reports: Arc::default(),
+            fence: Ranked::default(),
+            primes: Arc::default(),
+        }
     }
 
     /// From now on, the stores are told the live sessions of a volume at regular intervals.
@@ -90,13 +100,39 @@ impl Stores {
     /// A target with other credentials: a store that works for a client shows the client's
     /// [`Token`].
     pub fn target_for(&self, address: &StoreAddress, credentials: Option<Arc<dyn Credentials>>) -> RemoteTarget {
-        let mut clients = self.clients.lock();
-        let client = clients.entry(address.server.clone()).or_insert_with(|| {
-            let options = ClientOptions { tls: self.tls.clone(), ..way() };
-            Client::new(crate::runtime().handle().clone(), &address.server, options)
-        });
-        let (address, client) = (address.clone(), client.clone());
+        let (address, client) = (address.clone(), self.client(&address.server));
         RemoteTarget { address, client, credentials, unsynced: Ranked::default(), epoch: Ranked::default() }
+    }
+
+    /// The connection to a store.
+    pub(super) fn client(&self, server: &str) -> Client {
+        let connect = || {
+            let options = ClientOptions { tls: self.tls.clone(), ..way() };
+            Client::new(crate::runtime().handle().clone(), server, options)
+        };
+        self.clients.lock().entry(server.to_owned()).or_insert_with(connect).clone()
+    }
+
+    /// Up to this many stores each is asked for its report; in a larger cluster, one of each
+    /// cabinet is asked for those of all its stores.
+    pub fn set_small_cluster(&self, stores: usize) {
+        self.primes.set_small(stores);
+    }
+
+    /// The stores are in these domains.
+    pub fn arrange(&self, domains: impl IntoIterator<Item = (String, Domain)>) {
+        self.primes.arrange(domains);
+    }
+
+    /// How many requests for reports this process sent: for those of a cabinet, and of one store.
+    pub fn report_requests(&self) -> (u64, u64) {
+        self.primes.asked()
+    }
+
+    /// The token for what only servers may ask; empty where none is needed, or there is none.
+    pub(super) fn token_for_all(&self) -> Vec<u8> {
+        let token = self.credentials.as_ref().and_then(|credentials| credentials.token(TargetFile::Label, true));
+        token.map_or_else(Vec::new, |token| token.as_bytes().to_vec())
     }
 
     /// All stores, by address.

@@ -2,7 +2,7 @@
 
 use plan::placement::Observed;
 use plan::report::{Load, Report, Work};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -23,6 +23,8 @@ pub struct Seen {
     pub took: Duration,
     /// How many reports of it came so far.
     pub number: u64,
+    /// When the latest report was requested, from itself or from its prime.
+    pub asked: Instant,
     /// When the latest report arrived.
     pub when: Instant,
     /// Why the last request failed; None when it succeeded.
@@ -32,7 +34,7 @@ pub struct Seen {
 /// The latest reports of all stores.
 #[derive(Debug, Default)]
 pub struct Reports {
-    seen: Mutex<BTreeMap<String, Seen>>,
+    seen: Mutex<HashMap<String, Seen>>,
     /// The number of panics in asking for them.
     defects: AtomicU64,
 }
@@ -40,7 +42,7 @@ pub struct Reports {
 impl Reports {
     /// The reports by address of the server. A store that never answered is not among them.
     pub fn all(&self) -> BTreeMap<String, Seen> {
-        self.seen().clone()
+        self.seen().iter().map(|(server, seen)| (server.clone(), seen.clone())).collect()
     }
 
     /// How busy a target of a store was between its last two reports; None as long as there are no
@@ -61,7 +63,12 @@ impl Reports {
         })
     }
 
-    fn seen(&self) -> MutexGuard<'_, BTreeMap<String, Seen>> {
+    /// Whether a store did not answer when it was last asked.
+    pub(super) fn is_silent(&self, server: &str) -> bool {
+        self.seen().get(server).is_some_and(|seen| seen.silent.is_some())
+    }
+
+    fn seen(&self) -> MutexGuard<'_, HashMap<String, Seen>> {
         lock(&self.seen)
     }
 
@@ -76,28 +83,35 @@ impl Reports {
         self.defects.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes in what a store reported, or why it did not.
-    pub(super) fn reported(&self, server: &str, reported: Result<(Report, Work, Duration), String>) {
+    /// Takes in what a store reported, or why it did not. An answer to an earlier request than that
+    /// of the latest report says nothing new: there are several ways to ask a store, some slower.
+    pub(super) fn reported(&self, server: &str, asked: Instant, reported: Result<(Report, Work, Duration), String>) {
         let mut all = self.seen();
-        match reported {
-            Ok((report, work, took)) => {
-                let before = all.get(server);
-                let number = before.map_or(0, |before| before.number) + 1;
-                let load = before.and_then(|before| Load::between(&before.report, &report));
-                // Without a time between them, the queue of this moment is all that is known.
-                let (earlier, seconds) = match (before, &load) {
-                    (Some(before), Some(load)) => ((&before.report, &before.work), load.seconds),
-                    _ => ((&report, &work), 0.0),
-                };
-                let queues = Work::queues((&report, &work), earlier, seconds);
-                let seen = Seen { report, work, load, queues, took, number, when: Instant::now(), silent: None };
-                all.insert(server.into(), seen);
-            }
+        let before = all.get_mut(server);
+        if before.as_ref().is_some_and(|seen| asked < seen.asked) {
+            return;
+        }
+        let (report, work, took) = match reported {
+            Ok(told) => told,
             Err(why) => {
-                if let Some(seen) = all.get_mut(server) {
+                if let Some(seen) = before {
                     seen.silent = Some(why);
                 }
+                return;
             }
+        };
+        let number = before.as_ref().map_or(0, |before| before.number) + 1;
+        let load = before.as_ref().and_then(|before| Load::between(&before.report, &report));
+        // Without a time between them, the queue of this moment is all that is known.
+        let (earlier, seconds) = match (&before, &load) {
+            (Some(before), Some(load)) => ((&before.report, &before.work), load.seconds),
+            _ => ((&report, &work), 0.0),
+        };
+        let queues = Work::queues((&report, &work), earlier, seconds);
+        let seen = Seen { report, work, load, queues, took, number, asked, when: Instant::now(), silent: None };
+        match before {
+            Some(before) => *before = seen,
+            None => _ = all.insert(server.into(), seen),
         }
     }
 }
@@ -117,17 +131,33 @@ mod tests {
             received_bytes: bytes,
             ..Report::default()
         };
-        reports.reported("a", Err("no answer".into()));
+        reports.reported("a", Instant::now(), Err("no answer".into()));
         assert!(reports.all().is_empty());
-        reports.reported("a", Ok((reported(1, 100), Work::default(), TOOK)));
+        reports.reported("a", Instant::now(), Ok((reported(1, 100), Work::default(), TOOK)));
         assert_eq!(reports.all()["a"].load, None);
-        reports.reported("a", Ok((reported(3, 700), Work::default(), TOOK)));
+        reports.reported("a", Instant::now(), Ok((reported(3, 700), Work::default(), TOOK)));
         assert_eq!(reports.all()["a"].load.as_ref().unwrap().network_bytes_per_second, 300.0);
-        reports.reported("a", Err("no answer".into()));
+        reports.reported("a", Instant::now(), Err("no answer".into()));
         let seen = &reports.all()["a"];
         assert_eq!((seen.report.received_bytes, seen.silent.as_deref()), (700, Some("no answer")));
-        reports.reported("a", Ok((reported(4, 700), Work::default(), TOOK)));
+        reports.reported("a", Instant::now(), Ok((reported(4, 700), Work::default(), TOOK)));
         assert_eq!(reports.all()["a"].silent, None);
+    }
+
+    #[test]
+    fn an_answer_to_an_earlier_request_says_nothing_new() {
+        let reports = Reports::default();
+        let reported =
+            |seconds| (Report { uptime: Duration::from_secs(seconds), ..Report::default() }, Work::default(), TOOK);
+        let [earlier, later] = [Instant::now(), Instant::now() + TOOK];
+        reports.reported("a", later, Ok(reported(2)));
+        reports.reported("a", earlier, Ok(reported(1)));
+        reports.reported("a", earlier, Err("no answer in time".into()));
+        let seen = &reports.all()["a"];
+        assert_eq!((seen.number, seen.report.uptime.as_secs(), &seen.silent), (1, 2, &None));
+        // Two requests of one moment count.
+        reports.reported("a", later, Err("no answer in time".into()));
+        assert!(reports.all()["a"].silent.is_some());
     }
 
     #[test]
@@ -139,17 +169,17 @@ mod tests {
             ..Report::default()
         };
         let work = |waited| Work { waited: vec![waited], ..Work::default() };
-        reports.reported("a", Ok((reported(1, 10), work(0), TOOK)));
+        reports.reported("a", Instant::now(), Ok((reported(1, 10), work(0), TOOK)));
         assert_eq!(reports.observed("a", "d"), None);
-        reports.reported("a", Ok((reported(3, 30), work(5_000_000), TOOK)));
+        reports.reported("a", Instant::now(), Ok((reported(3, 30), work(5_000_000), TOOK)));
         let observed =
             Observed { number: 2, idle: 1.0, network: 0.0, accesses: 30, queue: 2.5, seconds: 2.0, delay: 0.002 };
         assert_eq!(reports.observed("a", "d"), Some(observed));
         assert_eq!((reports.observed("a", "e"), reports.observed("b", "d")), (None, None));
         // It was started anew, as a version that tells less.
-        reports.reported("a", Ok((reported(1, 5), Work::default(), TOOK)));
+        reports.reported("a", Instant::now(), Ok((reported(1, 5), Work::default(), TOOK)));
         assert_eq!((reports.observed("a", "d"), &reports.all()["a"].queues[..]), (None, &[3.0][..]));
-        reports.reported("a", Ok((reported(2, 6), Work::default(), TOOK)));
+        reports.reported("a", Instant::now(), Ok((reported(2, 6), Work::default(), TOOK)));
         assert_eq!(reports.observed("a", "d").unwrap().queue, 3.0);
     }
 }

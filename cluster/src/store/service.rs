@@ -3,6 +3,7 @@
 
 use super::claim::{decode_epoch, encode_refusal};
 use super::counts::Counts;
+use super::gather::{Gather, Others};
 use super::master::{self, Asked, DISTRIBUTE, Masters, REBUILD};
 use super::protocol::{
     FAILED, Operands, REFUSED, UNCLAIMED, change, encode, encode_done, encode_error, encode_presence, method, wanted,
@@ -34,6 +35,8 @@ pub struct Store {
     pub(super) slots: Slots,
     pub(super) counts: Counts,
     pub(super) masters: Masters,
+    /// The stores that it asks as a prime.
+    others: Others,
     guard: Option<Guard>,
     /// A fence arrived.
     fenced: Notify,
@@ -58,6 +61,7 @@ impl Store {
             slots,
             counts: Counts::default(),
             masters: Masters::default(),
+            others: Others::new(),
             guard: None,
             fenced: Notify::new(),
             complaints: Complaints::default(),
@@ -234,6 +238,15 @@ impl Store {
                 self.fenced.notify_waiters();
             }
             return Ok(Reply::default());
+        }
+        if request.method == method::GATHER {
+            let gather: Gather<'_> =
+                postcard::from_bytes(&request.body).map_err(|_| bad("stores that cannot be read"))?;
+            if let Some(refused) = self.refuses(&request, gather.token, Wanted::Everything, None).await {
+                return Ok(refused);
+            }
+            let (report, work) = self.report_and_work();
+            return self.others.answer([encode(&report), encode(&work)].concat(), &gather).await;
         }
         if request.method == DISTRIBUTE {
             let Asked { token, volume, set, code } = master::asked(&request.body)?;

@@ -2,12 +2,11 @@
 //! connections: stores are passive, and every process that wants reports requests them. A store
 //! that does not answer delays nothing.
 
+use super::gather::ask_all;
 use super::protocol::method;
 use super::remote::Stores;
-use plan::report::{Report, Work};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
-use wire::Client;
+use std::time::Duration;
 
 /// The longest time between two fences. In a store that has just started, writes wait for one.
 const FENCE_INTERVAL: Duration = Duration::from_secs(1);
@@ -28,13 +27,6 @@ async fn every(pause: Duration, stores: Weak<Stores>, round: fn(&Stores, Duratio
     }
 }
 
-fn ask_all(stores: &Stores, pause: Duration) {
-    for (server, client) in stores.clients() {
-        let reports = stores.reports.clone();
-        tokio::spawn(async move { reports.reported(&server, ask(&client, pause).await) });
-    }
-}
-
 fn tell_all(stores: &Stores, pause: Duration) {
     for sessions in stores.living_sessions().into_iter().map(Arc::<[u8]>::from) {
         for (_, client) in stores.clients() {
@@ -43,18 +35,6 @@ fn tell_all(stores: &Stores, pause: Duration) {
             tokio::spawn(async move { client.call(method::FENCE, &sessions, &[], pause).await });
         }
     }
-}
-
-/// Requests one report. A store that takes longer than the pause gets a new request.
-async fn ask(client: &Client, timeout: Duration) -> Result<(Report, Work, Duration), String> {
-    let begun = Instant::now();
-    let answer = client.call(method::REPORT, &[], &[], timeout).await.map_err(|why| why.to_string())?;
-    let took = begun.elapsed();
-    let unread = |_| "it told what cannot be read".to_owned();
-    let (report, rest) = postcard::take_from_bytes(&answer.body).map_err(unread)?;
-    // A store of before says nothing more.
-    let work = if rest.is_empty() { Work::default() } else { postcard::from_bytes(rest).map_err(unread)? };
-    Ok((report, work, took))
 }
 
 #[cfg(test)]

@@ -67,6 +67,7 @@ impl FileSystem {
             write_pointer(&new, directory)?;
         }
         self.store.set_topology(&new);
+        self.volume.places.arrange(&new.domains());
         *self.volume.label.lock() = new;
         Ok(())
     }

@@ -47,6 +47,10 @@ pub trait Places: fmt::Debug + Send + Sync {
         None
     }
 
+    /// The targets of a volume that is open here for writing are in these domains, now and until
+    /// told otherwise.
+    fn arrange(&self, _members: &[(PathBuf, Domain)]) {}
+
     /// What the server of a target reported last of how busy it is. None where nobody reports: then
     /// what this process itself asked of the target is all that is known. It waits for nothing.
     fn load(&self, _place: &Path) -> Option<Observed> {

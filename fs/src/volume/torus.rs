@@ -28,6 +28,11 @@ impl Member {
 }
 
 impl Label {
+    /// The domains of the members that have one.
+    pub(crate) fn domains(&self) -> Vec<(PathBuf, plan::Domain)> {
+        self.members().filter_map(|member| Some((member.path.clone(), member.domain()?))).collect()
+    }
+
     /// Where the targets are; None without a torus.
     pub fn places(&self) -> Option<Places> {
         let torus = self.torus.clone()?;

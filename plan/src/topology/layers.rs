@@ -15,9 +15,10 @@ use std::collections::BTreeMap;
 /// A small cluster needs no primes: the metadata server hears of each target itself.
 pub const SMALL_CLUSTER: usize = 128;
 
-/// Whether primes are of use for this number of targets and cabinets.
-pub fn primes_are_of_use(targets: usize, cabinets: usize) -> bool {
-    targets > SMALL_CLUSTER && cabinets > 1 && 2 * cabinets <= targets
+/// Whether primes are of use for this number of targets and cabinets, where up to `small` targets
+/// need none, such as [`SMALL_CLUSTER`].
+pub fn primes_are_of_use(targets: usize, cabinets: usize, small: usize) -> bool {
+    targets > small && cabinets > 1 && 2 * cabinets <= targets
 }
 
 type Cabinets = BTreeMap<String, Vec<TargetId>>;
@@ -185,8 +186,9 @@ mod tests {
 
     #[test]
     fn small_clusters_have_no_primes() {
-        assert!(!primes_are_of_use(32, 4) && !primes_are_of_use(128, 8) && !primes_are_of_use(1000, 1));
-        assert!(!primes_are_of_use(1000, 1000), "each cabinet has one server: that saves nothing");
-        assert!(primes_are_of_use(10_000, 500));
+        let of_use = |targets, cabinets| primes_are_of_use(targets, cabinets, SMALL_CLUSTER);
+        assert!(!of_use(32, 4) && !of_use(128, 8) && !of_use(1000, 1));
+        assert!(!of_use(1000, 1000), "each cabinet has one server: that saves nothing");
+        assert!(of_use(10_000, 500) && primes_are_of_use(4, 2, 3));
     }
 }

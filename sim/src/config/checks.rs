@@ -54,6 +54,14 @@ impl Config {
         ] {
             between(&format!("cluster.{name}"), speed, 1e-3, 1e9)?;
         }
+        if let Some(torus) = &self.cluster.torus {
+            crate::torus::parse(torus)?;
+            let places = torus.iter().fold(1u64, |all, &size| all.saturating_mul(size.into()));
+            if places < self.most_stores() {
+                let stores = self.most_stores();
+                return Err(format!("cluster.torus has {places} places, and there are {stores} stores with growth"));
+            }
+        }
         whole("the number of classes", self.class.len() as u64, 0, 100)?;
         for class in &self.class {
             between("class.part", class.part, 0.0, 1.0)?;

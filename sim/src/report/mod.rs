@@ -11,6 +11,7 @@ pub use terminal::{duration, text};
 use crate::config::Config;
 use crate::fill::Filled;
 use crate::growth::Grown;
+use crate::hops::Hops;
 use crate::writes::Writes;
 use crate::years::Years;
 use serde::Serialize;
@@ -28,6 +29,9 @@ pub struct Report {
     pub capacity: u64,
     /// After all sets were placed.
     pub filled: Filled,
+    /// Where there is a torus: hops.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub torus: Option<Hops>,
     /// The steps of growth, one after the other.
     pub growth: Vec<Grown>,
     /// After all of them.

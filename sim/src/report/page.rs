@@ -11,6 +11,14 @@ pub const STYLE: &str = include_str!("page.css");
 /// The page.
 pub fn html(report: &Report) -> String {
     let mut charts = vec![used(report)];
+    if let Some(seen) = &report.torus {
+        let of = |hops: fn(&crate::hops::PolicyHops) -> f64| {
+            let bar = |it: &crate::hops::PolicyHops| (it.name(), hops(it), format!("{:.2}", hops(it)));
+            seen.policies.iter().map(bar).collect::<Vec<_>>()
+        };
+        charts.push(bars("Mean hops of a write, from the Master to a store", &of(|it| it.writes)));
+        charts.push(bars("Mean hops of a repair, from a source to the new store", &of(|it| it.repairs)));
+    }
     if !report.growth.is_empty() {
         let moved = report.growth.iter().flat_map(|step| {
             [

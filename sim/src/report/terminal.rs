@@ -3,6 +3,7 @@
 use super::Report;
 use crate::fill::Filled;
 use crate::growth::Grown;
+use crate::hops::Hops;
 use crate::writes::Writes;
 use crate::years::Years;
 use plan::words::{bytes, count};
@@ -47,6 +48,9 @@ pub fn text(report: &Report) -> String {
         "placed".into(),
     ];
     filled(&report.filled, &mut lines);
+    if let Some(seen) = &report.torus {
+        torus(seen, &mut lines);
+    }
     report.growth.iter().for_each(|step| growth(step, &mut lines));
     if let Some(after) = &report.grown {
         lines.extend([String::new(), "after growth".into()]);
@@ -74,6 +78,18 @@ fn filled(of: &Filled, lines: &mut Vec<String>) {
     lines.push(format!("  used part of a store      {}", three(&of.used, part)));
 }
 
+fn torus(seen: &Hops, lines: &mut Vec<String>) {
+    lines.extend([
+        String::new(),
+        format!("torus {}, mean hops of a block ({} sets of each policy)", seen.torus, seen.sets),
+        "                            writes   repairs".into(),
+    ]);
+    for of in &seen.policies {
+        lines.push(format!("  {:<24} {:>7.2}   {:>7.2}", of.name(), of.writes, of.repairs));
+    }
+    lines.push(format!("  {:<24} {:>7.2}", "between any two stores", seen.any_two));
+}
+
 fn growth(step: &Grown, lines: &mut Vec<String>) {
     let over = if step.least_bytes == 0 { 0.0 } else { step.bytes as f64 / step.least_bytes as f64 - 1.0 };
     lines.extend([
@@ -86,6 +102,9 @@ fn growth(step: &Grown, lines: &mut Vec<String>) {
         format!("  used before               {}", three(&step.before, part)),
         format!("  used after                {}", three(&step.after, part)),
     ]);
+    if let Some([before, after]) = step.hops {
+        lines.push(format!("  hops of a write           {before:.2} before, {after:.2} after"));
+    }
     if step.stuck > 0 {
         lines.push(format!("  CHUNKS WITHOUT A PLACE    {}", step.stuck));
     }

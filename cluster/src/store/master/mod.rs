@@ -98,6 +98,7 @@ mod tests {
     use super::*;
     use crate::capability::{Fence, FenceMessage};
     use crate::golden::{is_table, line, row};
+    use crate::store::gather::{Gather, Gathered};
     use plan::SessionId;
     use plan::report::{Report, TargetReport, Ticks, Work};
 
@@ -156,11 +157,15 @@ mod tests {
         let both = [postcard::to_stdvec(&report).unwrap(), postcard::to_stdvec(&work).unwrap()].concat();
         // A program of before leaves what it does not know.
         assert_eq!(postcard::from_bytes::<Report>(&both).unwrap(), report);
+        let gather = Gather { token: b"token", others: vec!["there:1", "there:2"], within_ms: 750 };
+        let gathered: Gathered = vec![Ok((300, b"report".to_vec())), Err("why".into())];
         let lines = [
             row!("report", Report, report),
             row!("work", Work, work),
             row!("fence", Fence, fence),
             line("fence-message", &encoded),
+            row!("gather", Gather<'_>, gather),
+            row!("gathered", Gathered, gathered),
         ];
         is_table(include_str!("../../golden/report.txt"), &lines);
     }

@@ -90,7 +90,8 @@ impl FileSystem {
         let targets = self.targets_to_balance()?;
         let smallest = targets.iter().map(|target| target.total).filter(|total| *total > 0).min().unwrap_or(0);
         let reserve = (smallest / RESERVE_DIVISOR).max(NEW_CHUNK_BYTES);
-        let mut balance = Balance::new(&targets, self.placement().domain_level, reserve);
+        let near = self.store.topology().near().cloned();
+        let mut balance = Balance::new(&targets, self.placement().domain_level, reserve).near(near);
         self.each_set(|set, record| {
             if self.may_move(set, record) {
                 balance.count(&self.set_places(set, record, &record.places)?);

@@ -8,7 +8,9 @@ use crate::placement::TargetCandidate;
 use crate::placement::choose::{Place, least_limit, place_of};
 use crate::placement::policies::mix;
 use crate::placement::share::is_shared;
+use crate::topology::Places;
 use crate::{Position, TargetId};
+use std::sync::Arc;
 
 /// No target with this number.
 const NONE: u32 = u32::MAX;
@@ -126,6 +128,8 @@ pub struct Balance {
     one_each: f64,
     in_domain: f64,
     outlook: Outlook,
+    /// In a torus: of targets that are as good, the one near to the rest of the set is preferred.
+    near: Option<Arc<Places>>,
     /// Chunks in each domain, of the set that is looked at.
     counts: Vec<usize>,
 }
@@ -175,7 +179,34 @@ impl Balance {
             one_each: 0.0,
             in_domain: 0.0,
             outlook: Outlook::default(),
+            near: None,
         }
+    }
+
+    /// In a torus: of the targets that differ from the best one by less than a chunk, a chunk goes
+    /// to that with the fewest hops to the others of its set.
+    #[must_use]
+    pub fn near(self, near: Option<Arc<Places>>) -> Self {
+        Self { near, ..self }
+    }
+
+    /// Where a chunk goes, if not to the emptiest target that was found.
+    fn nearer(
+        &self,
+        set: &SetPlaces<'_>,
+        position: Position,
+        best: usize,
+        has_room: impl Fn(usize) -> bool,
+        fits: impl Fn(usize) -> bool,
+    ) -> usize {
+        let Some(near) = &self.near else { return best };
+        let within = set.chunk_bytes as f64 / self.targets[best].total.max(1.0) * KEY_UNIT;
+        let others = || Position::placed(set.places).filter(|(other, _)| *other != position);
+        let hops = |index: usize| {
+            let to = |(_, id): (Position, TargetId)| near.between(self.targets[index].id, id).map(u64::from);
+            others().filter_map(to).sum()
+        };
+        self.sinks.find_cheapest(has_room, fits, (best, within as Key), hops, TRIES)
     }
 
     fn index(&self, id: TargetId) -> Option<usize> {
@@ -336,6 +367,7 @@ impl Balance {
             improves && (pass == Pass::Detour || sink.above() < 0.0) && self.may_take(index, set)
         };
         let to = self.sinks.find(has_room, fits, TRIES);
+        let to = to.map(|best| self.nearer(set, position, best, has_room, fits));
         self.clear(set);
         if let Some(to) = to {
             self.make(set, position, from, to, moves);
@@ -402,7 +434,9 @@ impl Balance {
             let own = self.targets[from].domain;
             // Leaving makes room in its domain, but not if that has too many.
             let has_room = |domain: usize| self.counts[domain] - usize::from(domain == own) < limit;
-            let to = self.sinks.find(has_room, |index| self.may_take(index, set), self.targets.len());
+            let fits = |index: usize| self.may_take(index, set);
+            let to = self.sinks.find(has_room, fits, self.targets.len());
+            let to = to.map(|best| self.nearer(set, position, best, has_room, fits));
             self.clear(set);
             match to {
                 Some(to) => self.make(set, position, from, to, moves),

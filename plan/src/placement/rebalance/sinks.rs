@@ -48,6 +48,23 @@ impl Sinks {
         self.domains.first().map(|(key, _)| *key)
     }
 
+    /// Of the targets that are not fuller than this one by more than `within`, and that fit as
+    /// [`Sinks::find`] has it, the one with the least cost; the emptiest of several.
+    pub fn find_cheapest(
+        &self,
+        has_room: impl Fn(usize) -> bool,
+        fits: impl Fn(usize) -> bool,
+        (best, within): (usize, Key),
+        cost: impl Fn(usize) -> u64,
+        tries: usize,
+    ) -> usize {
+        let most = self.keys[best].map_or(Key::MIN, |key| key.saturating_add(within));
+        let open = self.domains.iter().take_while(|(first, _)| *first <= most).filter(|(_, domain)| has_room(*domain));
+        let members = open.flat_map(|(_, domain)| self.members[*domain].iter().take_while(|(key, _)| *key <= most));
+        let found = members.take(tries).filter(|(_, target)| fits(*target));
+        found.min_by_key(|&&(key, target)| (cost(target), key, target)).map_or(best, |(_, target)| *target)
+    }
+
     /// The emptiest target that `fits`, in a domain that `has_room`; None if none of the first
     /// `tries` does.
     pub fn find(&self, has_room: impl Fn(usize) -> bool, fits: impl Fn(usize) -> bool, tries: usize) -> Option<usize> {
@@ -96,5 +113,11 @@ mod tests {
             [Some(2), Some(0), Some(1)]
         );
         assert_eq!(sinks.find(|_| true, |target| target == 1, 2), None);
+        // Keys are now 5, 9, 3 and 4: of those within 1 of the emptiest the cheaper one.
+        let cheap = |within, cost: [u64; 4]| {
+            sinks.find_cheapest(|_| true, |target| target != 0, (2, within), |target| cost[target], 9)
+        };
+        assert_eq!([cheap(0, [0, 0, 9, 1]), cheap(1, [0, 0, 9, 1]), cheap(1, [0, 0, 1, 1])], [2, 3, 2]);
+        assert_eq!(cheap(9, [0, 0, 9, 1]), 1);
     }
 }

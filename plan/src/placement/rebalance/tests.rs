@@ -350,3 +350,41 @@ fn chunks_that_share_a_target_spread_over_new_ones() {
         assert_eq!(world.plan(usize::MAX), [], "nothing more is to do");
     }
 }
+
+/// In a ring of nine targets, three are new: chunks that move go to those that are near to the rest
+/// of their set, and the targets get as full as without the ring.
+#[test]
+fn of_targets_that_are_as_full_the_nearer_one_gets_the_chunk() {
+    let target = |id| target(id, 1000 * CHUNK, 1000 * CHUNK, None);
+    // Two neighbours of the targets 0, 1, 3, 4, 6 and 7; 2, 5 and 8 are new.
+    let sets: Vec<Vec<Option<TargetId>>> =
+        (0..180).map(|set| [0, 1].map(|at| Some(TargetId(3 * (set % 3) + at))).to_vec()).collect();
+    let mut world = World { targets: (0..9).map(target).collect(), sets, spare: 2, level: None };
+    world.measure();
+    let torus: crate::topology::Torus = "9".parse().unwrap();
+    let places = crate::topology::Places { of: (0..9).map(TargetId).zip(torus.all()).collect(), torus };
+    let moved = |near: Option<std::sync::Arc<crate::topology::Places>>| {
+        let mut balance = Balance::new(&world.targets, None, 0).near(near);
+        world.sets().for_each(|set| balance.count(&set));
+        balance.begin();
+        let (mut sets, mut moves) = (world.sets.clone(), Vec::new());
+        loop {
+            for (number, set) in world.sets().enumerate() {
+                let planned = moves.len();
+                balance.look(&SetPlaces { places: &sets[number], ..set }, &mut moves);
+                moves[planned..].iter().for_each(|made: &Move| sets[number][made.position.index()] = Some(made.to));
+            }
+            if !balance.next_pass() {
+                break;
+            }
+        }
+        let hops: u32 = sets.iter().map(|set| places.between(set[0].unwrap(), set[1].unwrap()).unwrap()).sum();
+        let mut full = [0; 9];
+        sets.iter().flatten().flatten().for_each(|id| full[usize::from(id.0)] += 1);
+        (moves.len(), hops, full)
+    };
+    let (blind, near) = (moved(None), moved(Some(std::sync::Arc::new(places.clone()))));
+    assert!(near.0 <= blind.0 + 3, "{near:?} and {blind:?}");
+    assert!(near.1 - 180 < (blind.1 - 180) / 2, "{near:?} and {blind:?}");
+    assert!(near.2.iter().all(|count| (39..=41).contains(count)), "{near:?}");
+}
