@@ -14,7 +14,7 @@ use volume::target::Target;
 const SPACE_VALID_FOR: Duration = Duration::from_secs(10);
 
 /// The counted operations and their names.
-pub(super) const OPERATIONS: [(u16, &str); 18] = [
+pub(super) const OPERATIONS: [(u16, &str); 19] = [
     (method::WRITE, "write"),
     (method::READ, "read"),
     (method::SYNC, "sync"),
