@@ -25,8 +25,8 @@ class Place:
         os.makedirs(directory, exist_ok=True)
         self.file = os.open(f"{directory}/synced", os.O_RDWR | os.O_CREAT)
 
-    def fsync(self, _):
-        os.pwrite(self.file, RECORD[:4096], random.randrange(4096) * 4096)
+    def synced(self, record):
+        os.pwrite(self.file, RECORD[:record], random.randrange(16) * len(RECORD))
         os.fsync(self.file)
 
     def create(self, number):
@@ -43,13 +43,7 @@ class Place:
         os.fsync(file)
         os.close(file)
 
-    def write_128k(self, _):
-        self.burst(128 << 10)
-
-    def write_1m(self, _):
-        self.burst(1 << 20)
-
-    def read(self, _):
+    def read(self):
         file = os.open(f"{self.directory}/burst", os.O_RDONLY)
         os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
         while os.read(file, 1 << 20):
@@ -58,20 +52,30 @@ class Place:
 
 
 # What is done, and every how many rounds.
-OPERATIONS = [("fsync", 1), ("create", 1), ("unlink", 1), ("write_128k", 10), ("write_1m", 10), ("read", 10)]
+OPERATIONS = {
+    "fsync": (1, lambda place, _: place.synced(4 << 10)),
+    "fsync_16k": (1, lambda place, _: place.synced(16 << 10)),
+    "fsync_32k": (1, lambda place, _: place.synced(32 << 10)),
+    "fsync_128k": (2, lambda place, _: place.synced(128 << 10)),
+    "create": (1, Place.create),
+    "unlink": (1, Place.unlink),
+    "write_128k": (10, lambda place, _: place.burst(128 << 10)),
+    "write_1m": (10, lambda place, _: place.burst(1 << 20)),
+    "read": (10, lambda place, _: place.read()),
+}
 
 
 def main():
     rounds = int(sys.argv[1])
     places = {label: Place(directory) for label, directory in (given.split("=", 1) for given in sys.argv[2:])}
-    times = {name: {label: [] for label in places} for name, _ in OPERATIONS}
+    times = {name: {label: [] for label in places} for name in OPERATIONS}
     for number in range(rounds):
-        for name, every in OPERATIONS:
+        for name, (every, work) in OPERATIONS.items():
             if number % every:
                 continue
             order = random.sample(list(places), len(places))
             for label in order:
-                times[name][label].append(timed(lambda: getattr(places[label], name)(number)))
+                times[name][label].append(timed(lambda: work(places[label], number)))
     first = next(iter(places))
     print(f"{'':12}{'':10}   median us   mean us  speed to {first}: of medians, of means (fastest 98 %)")
     for name, by_label in times.items():

@@ -73,7 +73,7 @@ impl Objects {
     /// The objects below a path of an open volume.
     ///
     /// # Errors
-    /// Those of [`Home::open`].
+    /// When the path is no directory, or the reserved directory cannot be made in it.
     pub fn new(fs: Arc<FileSystem>, path: &str) -> fs::Result<Self> {
         let home = Home::open(&fs, path)?;
         let mut random = [0; 8];

@@ -10,7 +10,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use volume::{Control, Shown};
 
 /// Records that are written before anything is measured: chunk sets are begun, and connections
@@ -117,7 +117,7 @@ struct Probe<'a> {
 }
 
 /// What a probe does: a clean fsync; a write into the mount's memory, with a close, if `embedded`;
-/// a close; and what the kernel asks before a write, if `embedded`.
+/// a close; and what the kernel asks besides, if `embedded`.
 const CALLS: [fn(&Probe<'_>) -> std::io::Result<()>; 4] =
     [|probe| probe.clean.sync_all(), |probe| probe.write(), |probe| probe.close(&probe.clean), |probe| probe.ask()];
 
@@ -158,11 +158,13 @@ impl<'a> Probe<'a> {
     }
 
     /// What the kernel asks a mount that has the volume itself for each record: the attributes,
-    /// because the space of the file changed with the last record. After that it asks at the next
-    /// write whether the file has capabilities, which is in the time of that write.
+    /// because the space of the file changed with the last record, and that the time is set, which
+    /// the kernel keeps until the sync. After the first it asks at the next write whether the file
+    /// has capabilities, which is in the time of that write.
     fn ask(&self) -> std::io::Result<()> {
         if self.embedded {
             rustix::fs::statx(&self.written, "", AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC, StatxFlags::SIZE)?;
+            self.written.set_modified(SystemTime::now())?;
         }
         Ok(())
     }
