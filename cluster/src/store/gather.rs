@@ -23,6 +23,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
 use volume::lock;
 use wire::{Client, ClientOptions, ClientTls, Payload, Reply};
 
@@ -30,6 +31,12 @@ use wire::{Client, ClientOptions, ClientTls, Payload, Reply};
 const TRIES: usize = 2;
 /// No prime asks more stores.
 const MAX_OTHERS: usize = 4 * MAX_STORES;
+/// A prime waits no longer for them, whatever it is asked.
+const MAX_WITHIN: Duration = Duration::from_secs(10);
+/// Requests that a prime answers at a time: more metadata servers than one may have it as a prime.
+const GATHERS_AT_ONCE: usize = 4;
+/// The longest report of a store, in bytes: that of some hundred targets.
+const MAX_REPORT_BYTES: usize = 64 << 10;
 /// A prime forgets a store of which so many requests in a row say nothing.
 const UNUSED_GATHERS: u64 = 600;
 
@@ -58,6 +65,7 @@ type Told<'a> = Vec<Result<(u64, &'a [u8]), &'a str>>;
 pub(super) struct Others {
     tls: Option<ClientTls>,
     state: Mutex<Asked>,
+    at_once: Semaphore,
 }
 
 #[derive(Default)]
@@ -71,7 +79,11 @@ struct Asked {
 impl Others {
     /// None yet. The identity of this process is shown to them.
     pub fn new() -> Self {
-        Self { tls: crate::identity::client_tls(), state: Mutex::default() }
+        Self {
+            tls: crate::identity::client_tls(),
+            state: Mutex::default(),
+            at_once: Semaphore::new(GATHERS_AT_ONCE),
+        }
     }
 
     /// The connections to these stores.
@@ -88,6 +100,9 @@ impl Others {
         };
         let clients = servers.iter().map(&mut client).collect();
         state.clients.retain(|_, (last, _)| *last + UNUSED_GATHERS > number);
+        if state.clients.len() > MAX_OTHERS {
+            state.clients.retain(|_, (last, _)| *last == number);
+        }
         clients
     }
 
@@ -97,11 +112,17 @@ impl Others {
             let many = format!("{} stores are more than a prime asks", gather.others.len());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, many));
         }
-        let within = Duration::from_millis(gather.within_ms.into());
+        let Ok(_one) = self.at_once.try_acquire() else {
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, "this store asks others already"));
+        };
+        let within = Duration::from_millis(gather.within_ms.into()).min(MAX_WITHIN);
         let ask = |client: Client| {
             tokio::spawn(async move {
                 let begun = Instant::now();
                 let answer = client.call(method::REPORT, &[], &[], within).await.map_err(|why| why.to_string())?;
+                if answer.body.len() > MAX_REPORT_BYTES {
+                    return Err("its report is too long".to_owned());
+                }
                 Ok((begun.elapsed().as_micros() as u64, answer.body.to_vec()))
             })
         };
