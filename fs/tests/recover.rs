@@ -140,7 +140,7 @@ fn sealed_chunks_say_what_they_have() {
     fs.unlink(ROOT, b"doomed").unwrap();
     fs.close_volume().unwrap();
     drop(fs);
-    // Nothing is said of the records of any chunk; of the file that was removed some is still there.
+    // Nothing is said of the records of any chunk; of the removed file some is still there.
     let done = recover(&place.0, &place.0.join("to"));
     assert!(done.notes.iter().all(|note| note.starts_with("doomed: bytes ")), "{done:?}");
     assert_eq!(done.problems, Vec::<String>::new());
