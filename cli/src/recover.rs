@@ -3,15 +3,15 @@
 use crate::failure::{Failure, Outcome};
 use crate::{interrupt, progress, show};
 use clap::Args;
-use fs::{FoundObject, FoundVolume, Recovered, Survey};
+use fs::{FoundObject, FoundVolume, Private, Recovered, Survey};
 use plan::Position;
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use volume::format::VolumeId;
+use volume::format::{ObjectId, VolumeId};
 use volume::object::{DecodeOptions, Destination, decode, find};
-use volume::target::fragment_file_name;
+use volume::target::{fragment_file_name, make_private};
 use volume::{Control, Shown, shown};
 
 /// Recover files from the chunks and fragments that are left of a volume or of encoded files
@@ -32,7 +32,12 @@ does not come back: files of up to 2 KiB, empty files and directories, links, ex
 that is not in a stripe yet. If any of the metadata is left, weft volume open brings back more.
 
 A file of which something is lost gets a name that ends in .incomplete. The command names all losses that it can \
-see and then exits with status 1. Without --to it says what is there.")]
+see and then exits with status 1. A hole in a file looks the same as data in a chunk set of which no chunk was found: \
+where the numbers of sets have gaps, a file with a hole counts as incomplete. Of the sets after the last one that was \
+found nothing is known. Without --to it says what is there.
+
+The directory of --to and all in it are for this user only (mode 0700): what was private stays so. Files keep their \
+own modes.")]
 pub struct Arguments {
     /// Where the chunks or fragments are: these directories and all below them
     #[arg(long, required = true, num_args = 1.., value_name = "DIR")]
@@ -62,11 +67,15 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     let chosen = choose(&found, arguments.volume.as_deref())?;
     let mut done = Recovered::default();
     if let Some((id, volume)) = chosen {
-        done = progress::shown("recovering", &control, || volume.recover(id, to, &control))?;
+        done = progress::shown("recovering", &control, || volume.recover(id, to, &found.problems, &control))?;
+    } else {
+        found.problems.iter().for_each(|problem| done.lost(problem.clone()));
     }
-    found.problems.iter().for_each(|problem| done.lost(problem.clone()));
-    for (name, object) in &found.objects {
-        recover_object(name, object, to, &control, &mut done)?;
+    if !found.objects.is_empty() {
+        let private = Private::make(to).map_err(volume::Error::io("make a directory in", to))?;
+        for ((name, id), object) in &found.objects {
+            recover_object(name, *id, object, (to, private.path()), &control, &mut done)?;
+        }
     }
     if as_json {
         show::json(&as_value(&done, chosen.map(|(id, _)| id)))?
@@ -76,9 +85,10 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     if done.is_whole() { Ok(()) } else { Err(Failure::Found) }
 }
 
-/// Makes the directory to write to.
+/// Makes the directory to write to. Nobody else may look into it: the modes of the directories that
+/// the files were in are not known.
 fn prepare(to: &Path) -> Outcome {
-    std::fs::create_dir_all(to).map_err(volume::Error::io("make the directory", to))?;
+    make_private(to).map_err(volume::Error::io("make the directory", to))?;
     let mut entries = std::fs::read_dir(to).map_err(volume::Error::io("list", to))?;
     match entries.next() {
         None => Ok(()),
@@ -110,8 +120,9 @@ fn digits(id: VolumeId) -> String {
     id.0.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Directories with links to renamed fragments, under the names that a search for them expects.
-/// They are removed when this is dropped.
+/// Directories with links to the fragments of an object, under the names that a search for them
+/// expects, and to nothing else: other objects may have the same name. They are removed when this
+/// is dropped.
 struct Links(Vec<PathBuf>);
 
 impl Drop for Links {
@@ -123,15 +134,15 @@ impl Drop for Links {
 
 impl Links {
     /// Two fragments of the same position need two directories.
-    fn make(name: &[u8], renamed: &[(Position, PathBuf)], to: &Path) -> std::io::Result<Self> {
+    fn make(name: &[u8], fragments: &[(Position, PathBuf)], private: &Path) -> std::io::Result<Self> {
         let mut links = Self(Vec::new());
-        for (position, path) in renamed {
+        for (position, path) in fragments {
             let file_name = fragment_file_name(name, *position);
             let is_free = |directory: &&PathBuf| directory.join(&file_name).symlink_metadata().is_err();
             let directory = match links.0.iter().find(is_free) {
                 Some(directory) => directory.clone(),
                 None => {
-                    let directory = to.join(format!(".weft-recover-links-{}", links.0.len()));
+                    let directory = private.join(format!("links-{}", links.0.len()));
                     std::fs::create_dir(&directory)?;
                     links.0.push(directory.clone());
                     directory
@@ -143,9 +154,30 @@ impl Links {
     }
 }
 
-fn recover_object(name: &[u8], found: &FoundObject, to: &Path, control: &Control, done: &mut Recovered) -> Outcome {
-    let links = Links::make(name, &found.renamed, to).map_err(volume::Error::io("make links in", to))?;
-    let directories: Vec<PathBuf> = found.directories.iter().chain(&links.0).cloned().collect();
+/// The name, or the name with a number, that nothing in the directory has.
+fn free(to: &Path, name: &OsStr) -> PathBuf {
+    let numbered = |number: u32| {
+        let mut path = to.join(name).into_os_string();
+        path.push(format!(".{number}"));
+        PathBuf::from(path)
+    };
+    let is_free = |path: &PathBuf| path.symlink_metadata().is_err();
+    std::iter::once(to.join(name)).chain((1..).map(numbered)).find(is_free).unwrap_or_default()
+}
+
+fn recover_object(
+    name: &[u8],
+    id: ObjectId,
+    found: &FoundObject,
+    (to, private): (&Path, &Path),
+    control: &Control,
+    done: &mut Recovered,
+) -> Outcome {
+    let (directories, _links) = match Links::make(name, &found.fragments, private) {
+        Ok(links) => (links.0.clone(), Some(links)),
+        // Not every file system has links. Then only what has the name of a fragment is found.
+        Err(_) => (found.directories().into_iter().map(PathBuf::from).collect(), None),
+    };
     let object = match find(Some(OsStr::from_bytes(name)), &directories) {
         Ok(object) => object,
         Err(why) => {
@@ -153,13 +185,28 @@ fn recover_object(name: &[u8], found: &FoundObject, to: &Path, control: &Control
             return Ok(());
         }
     };
-    let path = to.join(object.name());
+    if object.header.object != id {
+        done.lost(format!("{}: another object of this name is in its way, so {id} is not recovered", shown(name)));
+        return Ok(());
+    }
+    let path = free(to, object.name().as_os_str());
+    let is_numbered = path != to.join(object.name());
     let bytes = object.header.layout.object_bytes();
     let options = DecodeOptions { destination: Destination::File { path: &path, replace: false }, threads: None };
-    let (result, problems) = progress::shown("recovering", control, || decode(object, &options, control));
+    let (result, mut problems) = progress::shown("recovering", control, || decode(object, &options, control));
+    for path in problems.listed.iter_mut().filter_map(|problem| problem.path.as_mut()) {
+        if let Ok(real) = path.read_link() {
+            *path = real;
+        }
+    }
     show::warn_of(&problems);
     match result {
-        Ok(_) => (done.files, done.bytes) = (done.files + 1, done.bytes + bytes),
+        Ok(_) => {
+            (done.files, done.bytes) = (done.files + 1, done.bytes + bytes);
+            if is_numbered {
+                done.note(format!("{}: something else has this name; object {id} is {}", shown(name), Shown(&path)));
+            }
+        }
         Err(volume::Error::Interrupted) => return Err(volume::Error::Interrupted.into()),
         Err(why) => done.lost(format!("{}: {why}", shown(name))),
     }
@@ -180,7 +227,7 @@ fn list(found: &Survey, as_json: bool) -> Outcome {
         };
         return show::json(&json!({
             "volumes": found.volumes.iter().map(volume).collect::<Vec<_>>(),
-            "objects": found.objects.keys().map(|name| show::name(name)).collect::<Vec<_>>(),
+            "objects": found.objects.keys().map(|(name, _)| show::name(name)).collect::<Vec<_>>(),
             "has_metadata": found.has_metadata,
             "problems": found.problems,
         }));
@@ -199,8 +246,8 @@ fn list(found: &Survey, as_json: bool) -> Outcome {
             volume.sealed
         ))?;
     }
-    for (name, object) in &found.objects {
-        let count = directory_count(object.directories.len());
+    for ((name, _), object) in &found.objects {
+        let count = directory_count(object.directories().len());
         show::text(format_args!("{}: fragments in {count}", shown(name)))?;
     }
     found.problems.iter().for_each(show::warning);

@@ -60,7 +60,7 @@ pub use maintenance::probe::PROBE_SET;
 pub use maintenance::rebalance::{
     DEFAULT_LIMIT as REBALANCE_LIMIT, Doing, Forecast, RebalanceSetting, RebalanceStatus, Rebalanced,
 };
-pub use maintenance::recover::{FoundObject, FoundVolume, Recovered, Survey, survey};
+pub use maintenance::recover::{FoundObject, FoundVolume, Private, Recovered, Survey, survey};
 pub use maintenance::reopen::{Known, Remains, reopen, reopen_with_loss};
 pub use maintenance::repair::Repaired;
 pub use maintenance::status::{AtRisk, DomainStatus, Status, TargetStatus, Written};

@@ -65,7 +65,12 @@ fn recover(from: &Path, to: &Path) -> Recovered {
     let found = survey(&[from.into()], Some(to), &Control::default()).unwrap();
     assert_eq!(found.problems, Vec::<String>::new());
     let (id, volume) = found.volumes.first_key_value().expect("there are chunks");
-    volume.recover(*id, to, &Control::default()).unwrap()
+    volume.recover(*id, to, &found.problems, &Control::default()).unwrap()
+}
+
+/// What is said of the file of `fill` that has a hole: it is not known that it is one.
+fn hole() -> String {
+    "sparse: bytes 0 to 5000000 were not found and read as zeroes, as a hole does".into()
 }
 
 #[track_caller]
@@ -102,7 +107,7 @@ fn files_come_back_from_chunks_and_attributes_alone() {
     }
     let to = place.0.join("to");
     let done = recover(&found, &to);
-    assert_eq!((done.problems, done.notes, done.unnamed), (Vec::new(), Vec::new(), 0));
+    assert_eq!((done.problems, done.notes, done.unnamed), (Vec::new(), vec![hole()], 0));
     assert_eq!((done.files, done.incomplete.len()), (files.len(), 0));
     assert_there(&to, &files);
 }
@@ -135,8 +140,10 @@ fn sealed_chunks_say_what_they_have() {
     fs.unlink(ROOT, b"doomed").unwrap();
     fs.close_volume().unwrap();
     drop(fs);
+    // Nothing is said of the records of any chunk; of the removed file some is still there.
     let done = recover(&place.0, &place.0.join("to"));
-    assert_eq!((done.notes, done.problems), (Vec::new(), Vec::new()));
+    assert!(done.notes.iter().all(|note| note.starts_with("doomed: bytes ")), "{done:?}");
+    assert_eq!(done.problems, Vec::<String>::new());
 }
 
 #[test]
@@ -178,7 +185,7 @@ fn chunks_without_attributes_are_known_by_header_or_by_name() {
     }
     let to = place.0.join("to");
     let done = recover(&found, &to);
-    assert_eq!((done.problems, done.notes, done.files), (Vec::new(), Vec::new(), files.len()));
+    assert_eq!((done.problems, done.notes, done.files), (Vec::new(), vec![hole()], files.len()));
     assert_there(&to, &files);
 }
 
@@ -201,8 +208,9 @@ fn what_is_damaged_is_told_and_what_is_lost_is_named() {
         damage(&path, length / 2..length / 2 + 5);
     }
     let to = place.0.join("to");
-    let done = recover(&found, &to);
+    let mut done = recover(&found, &to);
     assert_eq!((done.problems, done.files), (Vec::new(), files.len()));
+    assert_eq!(done.notes.pop(), Some(hole()));
     assert_eq!(done.notes.len(), largest(0).len(), "{:?}", done.notes);
     assert!(done.notes.iter().all(|note| note.contains(" records are sound")), "{:?}", done.notes);
     assert_there(&to, &files);
@@ -241,4 +249,88 @@ fn a_set_with_too_few_chunks_is_a_loss() {
     assert_eq!((done.files, done.incomplete.len()), (0, 0));
     assert!(done.problems.iter().all(|line| line.contains("3 of its chunks are left and 4 are needed")), "{done:?}");
     assert!(!done.problems.is_empty());
+}
+
+/// Of such a set nothing says that it was there, but the numbers of the others.
+#[test]
+fn a_set_without_any_chunk_leaves_no_file_whole() {
+    let place = Place::new("gone");
+    let fs = place.create("rs:2+1", 3);
+    let data = pattern(5, 60_000_000);
+    fs.write(make(&fs, "file"), 0, &data).unwrap();
+    fs.sync_all().unwrap();
+    fs.close_volume().unwrap();
+    drop(fs);
+    let found = scatter(&place, 0..3);
+    let set = |path: &Path| match volume::identify(path).unwrap() {
+        volume::Identity::Chunk(chunk) => chunk.set.0,
+        other => panic!("{other:?}"),
+    };
+    let all = || std::fs::read_dir(&found).unwrap().map(|entry| entry.unwrap().path());
+    assert!(all().map(|path| set(&path)).max() >= Some(3), "one between others is needed");
+    all().filter(|path| set(path) == 2).for_each(|path| std::fs::remove_file(path).unwrap());
+    let to = place.0.join("to");
+    let done = recover(&found, &to);
+    assert_eq!((done.files, &*done.incomplete), (0, &[b"file.incomplete".to_vec()][..]), "{done:?}");
+    assert!(done.problems.iter().all(|line| line.contains(" were not found; they are lost, unless")), "{done:?}");
+    assert!(!done.is_whole() && done.notes.iter().any(|note| note.contains("of chunk sets 2: ")), "{done:?}");
+    let rest = std::fs::read(to.join("file.incomplete")).unwrap();
+    assert!(rest.iter().zip(&data).all(|(found, wanted)| found == wanted || *found == 0));
+}
+
+/// Names come from the chunks. None of them leads to another file, or ends the recovery.
+#[test]
+fn whatever_files_are_called_each_is_recovered() {
+    let place = Place::new("names");
+    let fs = place.create("rs:2+1", 3);
+    let long = "n".repeat(250);
+    let sparse = [long.as_str(), "x"].map(|name| {
+        let ino = make(&fs, name);
+        fs.write(ino, 5_000_000, &pattern(ino.0, 100_000)).unwrap();
+        ino
+    });
+    let below = fs.make(ROOT, b"x.incomplete", &lab::new(fs::FileKind::Directory)).unwrap().ino;
+    let inside = fs.make(below, b"inside", &lab::new(fs::FileKind::File)).unwrap().ino;
+    fs.write(inside, 0, &pattern(1, 50_000)).unwrap();
+    let taken = make(&fs, "lost+found");
+    fs.write(taken, 0, &pattern(2, 50_000)).unwrap();
+    // As the temporary file of the next one was called.
+    let other = make(&fs, "other");
+    let named = make(&fs, &format!(".weft-recover-{}", other.0 + 2));
+    let victim = make(&fs, "victim");
+    assert_eq!(victim.0, other.0 + 2);
+    let large = [other, named, victim].map(|ino| {
+        fs.write(ino, 0, &pattern(ino.0, 6_000_000)).unwrap();
+        pattern(ino.0, 6_000_000)
+    });
+    fs.sync_all().unwrap();
+    fs.close_volume().unwrap();
+    drop(fs);
+    let found = scatter(&place, 0..3);
+    let to = place.0.join("to");
+    std::fs::create_dir(&to).unwrap();
+    // The file system may know names that differ as the same: nothing there is replaced.
+    std::fs::write(to.join("other"), "what was there").unwrap();
+    let survey = survey(&[found], Some(&to), &Control::default()).unwrap();
+    let (id, volume) = survey.volumes.first_key_value().unwrap();
+    // As there may be a loss, the files with holes are incomplete.
+    let done = volume.recover(*id, &to, &["a directory cannot be read".into()], &Control::default()).unwrap();
+    assert_eq!((done.files, done.unnamed), (5, 2), "{done:?}");
+    let names: Vec<String> = done.incomplete.iter().map(|name| String::from_utf8(name.clone()).unwrap()).collect();
+    let wanted = [format!("lost+found/inode-{}.incomplete", sparse[0]), format!("x.incomplete-{}", sparse[1])];
+    assert_eq!(names, wanted, "{done:?}");
+    let files = [
+        ("other.1".into(), large[0].clone()),
+        (format!(".weft-recover-{victim}"), large[1].clone()),
+        ("victim".into(), large[2].clone()),
+        ("x.incomplete/inside".into(), pattern(1, 50_000)),
+        (format!("lost+found/inode-{taken}"), pattern(2, 50_000)),
+        ("other".into(), b"what was there".to_vec()),
+    ];
+    assert_there(&to, &files);
+    for directory in ["lost+found", "x.incomplete"] {
+        let mode = std::os::unix::fs::PermissionsExt::mode(&to.join(directory).metadata().unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o700, "{directory}: what was private stays so");
+    }
+    assert!(!to.join(".weft-recover").exists(), "nothing else is left there");
 }

@@ -107,6 +107,49 @@ fn fragments_are_recovered_beside_chunks_and_volumes_are_told_apart() {
 }
 
 #[test]
+fn objects_of_the_same_name_are_all_recovered() {
+    let [one, two] = [300_000, 200_000].map(|length| {
+        let scratch = Scratch::new(5);
+        let file = scratch.file("film", length);
+        scratch.encode(&file, "rs:3+2", &[]).good();
+        scratch
+    });
+    let to = one.path.join("rescue");
+    let mut command = weft();
+    command.args(["--json", "recover", "--from"]).args(&one.disks).args(&two.disks).arg("--to").arg(&to);
+    let done = run(&mut command).json();
+    assert_eq!((&done["files"], &done["bytes"]), (&2.into(), &500_000.into()), "{done}");
+    let mut found = [fs::read(to.join("film")).unwrap(), fs::read(to.join("film.1")).unwrap()];
+    found.sort_by_key(Vec::len);
+    assert!(found == [noise(200_000), noise(300_000)]);
+    assert!(done["notes"][0].as_str().unwrap().contains("something else has this name"), "{done}");
+}
+
+/// Its name and its records say what it is, as for `weft decode`.
+#[test]
+fn fragments_without_header_and_attributes_count() {
+    let scratch = Scratch::new(5);
+    let file = scratch.file("film", 300_000);
+    scratch.encode(&file, "rs:3+2", &[]).good();
+    fs::remove_file(&file).unwrap();
+    (0..2).for_each(|position| fs::remove_file(scratch.fragment("film", position)).unwrap());
+    for position in 2..4 {
+        let path = scratch.fragment("film", position);
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[..4096].fill(0);
+        // A new file has no attributes.
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, bytes).unwrap();
+    }
+    let to = scratch.path.join("rescue");
+    run(weft().arg("recover").arg("--from").args(&scratch.disks).arg("--to").arg(&to)).good();
+    assert!(fs::read(to.join("film")).unwrap() == noise(300_000));
+    assert_eq!(files(&to), [to.join("film")], "nothing else is left there");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&to.metadata().unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o700, "what was private stays so");
+}
+
+#[test]
 fn where_nothing_is_it_says_so() {
     let scratch = Scratch::new(1);
     let why = run(weft().arg("recover").arg("--from").arg(&scratch.disks[0])).failed(1);

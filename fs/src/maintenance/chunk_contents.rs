@@ -54,13 +54,13 @@ impl Finder<'_> {
 
     /// The stripes of a set, read from any chunk that has them. Too little may be left of a set to
     /// use it: it was deleted while a target was away, or its targets are away now and its chunks
-    /// must stay for the next time. `scanned` gets the records of each chunk, `lost` a line for
-    /// each loss.
+    /// must stay for the next time. `scanned` gets the records of each chunk, or why it could not
+    /// be read, `lost` a line for each loss.
     pub fn set(
         &mut self,
         set: SetId,
         candidates: &Candidates,
-        mut scanned: impl FnMut(Position, TargetId, &[StripeHeader]),
+        mut scanned: impl FnMut(Position, TargetId, std::io::Result<&[StripeHeader]>),
         mut lost: impl FnMut(String),
     ) -> Result<Option<FoundSet>> {
         let mut records = BTreeMap::new();
@@ -70,12 +70,18 @@ impl Finder<'_> {
             let mut most = None;
             for &id in ids {
                 let Some(target) = self.targets.get(id) else { continue };
-                let Ok(chunk) = ::volume::scan(&*target, TargetFile::Chunk { set, position }) else { continue };
+                let chunk = match ::volume::scan(&*target, TargetFile::Chunk { set, position }) {
+                    Ok(chunk) => chunk,
+                    Err(why) => {
+                        scanned(position, id, Err(why));
+                        continue;
+                    }
+                };
                 let volume = self.volume;
                 let header = chunk.header.filter(|header| header.volume == volume);
                 let found = chunk.records.into_iter().filter(|header| header.volume == volume && header.set == set);
                 let found: Vec<_> = found.collect();
-                scanned(position, id, &found);
+                scanned(position, id, Ok(&found));
                 // Of two chunks for one position, one was left behind when the other was moved or
                 // rebuilt: it has no more stripes than the other.
                 if (header.is_some() || !found.is_empty()) && most.is_none_or(|most| most < found.len()) {
@@ -122,6 +128,9 @@ impl Finder<'_> {
         let bytes = pieces.iter().try_fold(0u64, |sum, piece| sum.checked_add(piece.length));
         if bytes != Some(u64::from(header.data_bytes)) {
             return Err("its manifest does not fit its data");
+        }
+        if pieces.iter().any(|piece| piece.offset.checked_add(piece.length).is_none()) {
+            return Err("its manifest is not valid");
         }
         let stored = Stored { set: layout.set, record: header.record, block: header.block_bytes };
         Ok(FoundStripe { sequence: header.sequence, stored, pieces })

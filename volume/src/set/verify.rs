@@ -1,13 +1,10 @@
-//! Verifies stripes, and finds them without metadata.
+//! Verifies stripes.
 
 use super::block_state::BlockState;
 use super::layout::SetLayout;
 use super::reader::StripeAt;
-use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, RECORD_ALIGNMENT, StripeHeader};
-use crate::target::{ReadAt, Target, TargetFile};
 use crate::targets::Targets;
 use plan::RecordOffset;
-use std::io;
 
 /// The result of the verification of a stripe.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,57 +71,4 @@ fn fits(layout: &SetLayout, blocks: &[Option<Vec<u8>>], have: &[usize]) -> Optio
         known = Some(true);
     }
     known
-}
-
-/// The headers found in a chunk.
-#[derive(Clone, Debug)]
-pub struct Scanned {
-    /// Its header, unless it is damaged.
-    pub header: Option<ChunkHeader>,
-    /// The sound record headers in it, in order.
-    pub records: Vec<StripeHeader>,
-}
-
-/// Scans a chunk without metadata: finds all sound record headers and skips everything else.
-///
-/// # Errors
-/// If the chunk cannot be read.
-pub fn scan(target: &dyn Target, file: TargetFile) -> io::Result<Scanned> {
-    /// Bytes scanned at a time, and how far a record header may extend beyond them.
-    const WINDOW_BYTES: usize = 1 << 20;
-    const OVERLAP_BYTES: usize = 256 << 10;
-    let mut first = vec![0; CHUNK_HEADER_BYTES];
-    let length = target.read_at(file, 0, &mut first)?;
-    let header = ChunkHeader::decode(&first[..length]).ok();
-    // Data may look like a record: a chunk of another volume may be stored as a file.
-    let own = |found: &StripeHeader, at: u64| {
-        let named = match file {
-            TargetFile::Chunk { set, position } | TargetFile::NewChunk { set, position } => (set, position),
-            _ => (found.set, found.position),
-        };
-        u64::from(found.record.0) == at
-            && (found.set, found.position) == named
-            && header.as_ref().is_none_or(|header| header.volume == found.volume)
-    };
-    let (mut records, mut at) = (Vec::new(), CHUNK_HEADER_BYTES as u64);
-    let mut window = vec![0; WINDOW_BYTES + OVERLAP_BYTES];
-    loop {
-        let length = target.read_at(file, at, &mut window)?;
-        if length == 0 {
-            return Ok(Scanned { header, records });
-        }
-        let begin = at;
-        let last = length.min(WINDOW_BYTES) as u64;
-        while at < begin + last {
-            let rest = &window[(at - begin) as usize..length];
-            at += match StripeHeader::decode(rest) {
-                Ok(found) if own(&found, at) => {
-                    let bytes = StripeHeader::record_bytes(found.block_bytes as usize) as u64;
-                    records.push(found);
-                    bytes
-                }
-                _ => RECORD_ALIGNMENT as u64,
-            };
-        }
-    }
 }

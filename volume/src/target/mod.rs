@@ -49,7 +49,7 @@ pub use port::{Allocation, Durable, Owner, Presence, ReadPart, Space, Target, Wa
 pub use private::make_private;
 pub use records::checksum_of_records;
 pub(crate) use regular::{open_regular, read_at_most};
-pub(crate) use rename::rename_new;
+pub use rename::rename_new;
 pub use shadow::Shadow;
 pub use tags::{ChunkTags, fragment_tags};
 pub use temporary::Temporary;

@@ -9,7 +9,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// `EXIST` if the name exists.
-pub(crate) fn rename_new(directory: impl AsFd, from: &Path, to: &Path) -> rustix::io::Result<()> {
+pub fn rename_new(directory: impl AsFd, from: &Path, to: &Path) -> rustix::io::Result<()> {
     match renameat_with(&directory, from, &directory, to, RenameFlags::NOREPLACE) {
         // Not every file system has this operation; without it, another process may take the name
         // in between.

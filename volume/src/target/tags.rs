@@ -6,7 +6,9 @@
 //! sealed, and is true until something is written to it or given back.
 
 use super::records::Records;
-use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, GRANULE_BYTES, HEADER_BYTES, Header, VolumeId, valid_name};
+use crate::format::{
+    CHUNK_HEADER_BYTES, ChunkHeader, GRANULE_BYTES, HEADER_BYTES, Header, ObjectId, VolumeId, valid_name,
+};
 use plan::{Position, SetId};
 use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};
 use rustix::io::Errno;
@@ -42,25 +44,31 @@ fn value(file: impl AsFd, name: &str) -> Option<Vec<u8>> {
     Some(value[..length].to_vec())
 }
 
-/// The object's name and the position that the attributes of a fragment say, if it has any.
-pub fn fragment_tags(file: impl AsFd) -> Option<(Vec<u8>, Position)> {
+/// The 16 bytes that are written so.
+fn id(digits: &str) -> Option<[u8; 16]> {
+    let byte = |at: usize| u8::from_str_radix(digits.get(at * 2..at * 2 + 2)?, 16).ok();
+    let bytes: Vec<u8> = (0..digits.len() / 2).map(byte).collect::<Option<_>>()?;
+    bytes.try_into().ok()
+}
+
+/// The object's name, the object and the position that the attributes of a fragment say, if it has
+/// any.
+pub fn fragment_tags(file: impl AsFd) -> Option<(Vec<u8>, ObjectId, Position)> {
+    let object = ObjectId(id(&String::from_utf8(value(&file, "user.weft.object")?).ok()?)?);
     let position = String::from_utf8(value(&file, "user.weft.position")?).ok()?;
     let name = value(&file, "user.weft.name").filter(|name| valid_name(name))?;
-    Some((name, Position(position.parse().ok()?)))
+    Some((name, object, Position(position.parse().ok()?)))
 }
 
 impl ChunkTags {
     /// Reads the attributes of a file. None if it has none of a chunk, or the file system has none.
     pub fn read(file: impl AsFd) -> Option<Self> {
         let text = |name: &str| String::from_utf8(value(&file, name)?).ok();
-        let volume = text("user.weft.volume")?;
-        let digits: Vec<u8> = (0..volume.len() / 2)
-            .map(|at| u8::from_str_radix(volume.get(at * 2..at * 2 + 2)?, 16).ok())
-            .collect::<Option<_>>()?;
+        let volume = id(&text("user.weft.volume")?)?;
         let records = text("user.weft.records").and_then(|count| count.parse().ok());
         let checksum = text("user.weft.checksum").and_then(|sum| u64::from_str_radix(&sum, 16).ok());
         Some(Self {
-            volume: VolumeId(digits.try_into().ok()?),
+            volume: VolumeId(volume),
             set: SetId(text("user.weft.set")?.parse().ok()?),
             position: Position(text("user.weft.position")?.parse().ok()?),
             code: text("user.weft.code")?,

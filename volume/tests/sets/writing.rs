@@ -109,6 +109,29 @@ fn many_threads_append_to_one_set() {
     assert!(scanned.records.iter().zip(&stripes).all(|(header, stripe)| header.record == stripe.record));
 }
 
+/// A page that cannot be read hides the record that begins there, and no other.
+#[test]
+fn a_scan_goes_on_behind_what_cannot_be_read() {
+    let lab = Lab::new("rs:4+2");
+    let stripes: Vec<_> = (0..40).map(|sequence| lab.append(STRIPE - 100, sequence).unwrap().0).collect();
+    lab.writer.sync().unwrap();
+    let (disk, file) = (&lab.disks[0], lab.file(0));
+    let found = || -> Vec<_> { scan(&**disk, file).unwrap().records.iter().map(|header| header.record).collect() };
+    assert_eq!(found().len(), 40);
+    // The file header, the beginning of one record, and the middle of another one.
+    let begin = |number: usize| u64::from(stripes[number].record.0);
+    let block = begin(30) + u64::from(stripes[30].block) / 2;
+    let bad = [0..512, begin(7)..begin(7) + 512, block..block + 512];
+    let unreadable = bad.into_iter().map(|range| (file, range)).collect();
+    disk.set(Faults { unreadable, ..Faults::default() });
+    let wanted: Vec<_> = stripes.iter().map(|stripe| stripe.record).filter(|it| *it != stripes[7].record).collect();
+    assert_eq!(found(), wanted);
+    assert_eq!(scan(&**disk, file).unwrap().header, None);
+    // Of a dead target nothing is known: that is no chunk without records.
+    disk.set(Faults { dead: true, ..Faults::default() });
+    assert!(scan(&**disk, file).is_err());
+}
+
 #[test]
 fn a_full_set_says_so_and_a_set_is_resumed() {
     let lab = Lab::new("rs:4+2");

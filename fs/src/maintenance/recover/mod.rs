@@ -5,8 +5,12 @@
 //! say the manifests of its stripes (parEC, section III, has both in extended attributes).
 
 mod files;
+mod names;
+mod private;
 mod survey;
+mod write;
 
+pub use private::Private;
 pub use survey::{FoundObject, FoundVolume, Survey, survey};
 
 /// What a recovery did.
@@ -24,10 +28,12 @@ pub struct Recovered {
     pub problems: Vec<String>,
     /// The number of further problems that are not listed.
     pub unlisted: usize,
-    /// What was found damaged and did no harm, one line each.
+    /// What was found damaged or missing and did no harm as far as can be known, one line each.
     pub notes: Vec<String>,
 }
 
+/// The directory in that of the files for what is not one of them. No file gets its name.
+const PRIVATE: &str = ".weft-recover";
 /// The most lines of a kind that are listed.
 const MAX_LINES: usize = 1000;
 
@@ -46,7 +52,8 @@ impl Recovered {
         }
     }
 
-    fn note(&mut self, what: String) {
+    /// Adds what is no loss.
+    pub fn note(&mut self, what: String) {
         if self.notes.len() < MAX_LINES {
             self.notes.push(what);
         }

@@ -2,8 +2,8 @@
 
 use crate::maintenance::chunk_contents::Candidates;
 use crate::{Error, Result};
-use ::volume::format::VolumeId;
-use ::volume::target::{Loose, TargetFile, fragment_file_name, stem};
+use ::volume::format::{ObjectId, VolumeId};
+use ::volume::target::{Loose, TargetFile, stem};
 use ::volume::{Control, FoundChunk, Identity, Shown, Targets, identify};
 use plan::{Position, SetId, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,10 +16,10 @@ use std::sync::Arc;
 pub struct Survey {
     /// The volumes of which chunks were found.
     pub volumes: BTreeMap<VolumeId, FoundVolume>,
-    /// The objects of which fragments were found, by name.
-    pub objects: BTreeMap<Vec<u8>, FoundObject>,
-    /// What damaged fragments are called, and where they are.
-    called: BTreeMap<Vec<u8>, PathBuf>,
+    /// The objects of which fragments were found. Several may have the same name.
+    pub objects: BTreeMap<(Vec<u8>, ObjectId), FoundObject>,
+    /// Files that are called as fragments and say nothing, by the beginning of their names.
+    called: BTreeMap<Vec<u8>, Vec<(Position, PathBuf)>>,
     /// What could not be read, one line each.
     pub problems: Vec<String>,
     /// Whether there are journals or snapshots: perhaps a volume can be opened.
@@ -29,10 +29,15 @@ pub struct Survey {
 /// The fragments of an object.
 #[derive(Debug, Default)]
 pub struct FoundObject {
+    /// Its fragments, and files that are called as if they were of it and say nothing themselves.
+    pub fragments: Vec<(Position, PathBuf)>,
+}
+
+impl FoundObject {
     /// The directories that they are in.
-    pub directories: BTreeSet<PathBuf>,
-    /// Those that have another name than that of a fragment, by position.
-    pub renamed: Vec<(Position, PathBuf)>,
+    pub fn directories(&self) -> BTreeSet<&Path> {
+        self.fragments.iter().filter_map(|(_, path)| path.parent()).collect()
+    }
 }
 
 /// The chunks of a volume. Each that is found for the same set and position is on a target of its
@@ -126,14 +131,18 @@ pub fn survey(from: &[PathBuf], without: Option<&Path>, control: &Control) -> Re
 }
 
 impl Survey {
-    /// Fragments that do not say what they are: others may say it for them.
+    /// Fragments that do not say what they are: their records say whether they belong to an object
+    /// that is called so.
     fn settle_called(&mut self) {
-        let stems: BTreeSet<Vec<u8>> = self.objects.keys().map(|name| stem(name)).collect();
+        for ((name, _), object) in &mut self.objects {
+            object.fragments.extend(self.called.get(&stem(name)).into_iter().flatten().cloned());
+        }
+        let stems: BTreeSet<Vec<u8>> = self.objects.keys().map(|(name, _)| stem(name)).collect();
         let called = std::mem::take(&mut self.called).into_iter().filter(|(called, _)| !stems.contains(called));
-        let lost = |(_, path): (Vec<u8>, PathBuf)| {
+        let lost = |(_, path): (Position, PathBuf)| {
             format!("{}: a fragment without a sound header or attributes", Shown(&path))
         };
-        self.problems.extend(called.map(lost));
+        self.problems.extend(called.flat_map(|(_, fragments)| fragments).map(lost));
     }
 
     fn look_at(&mut self, directory: &Path, entry: std::io::Result<std::fs::DirEntry>, below: &mut Vec<PathBuf>) {
@@ -149,15 +158,12 @@ impl Survey {
                 self.has_metadata |= matches!(ending, Some("journal" | "snapshot"));
                 match identify(&path) {
                     Ok(Identity::Chunk(chunk)) => self.volumes.entry(chunk.volume).or_default().add(chunk, &path),
-                    Ok(Identity::Fragment { name, position }) => {
-                        let is_named = path.file_name() == Some(&*fragment_file_name(&name, position));
-                        let object = self.objects.entry(name).or_default();
-                        object.directories.insert(directory.into());
-                        if !is_named {
-                            object.renamed.push((position, path));
-                        }
+                    Ok(Identity::Fragment { name, object, position }) => {
+                        self.objects.entry((name, object)).or_default().fragments.push((position, path));
                     }
-                    Ok(Identity::Called(stem)) => _ = self.called.insert(stem, path),
+                    Ok(Identity::Called { stem, position }) => {
+                        self.called.entry(stem).or_default().push((position, path));
+                    }
                     Ok(Identity::Unknown) => {}
                     Err(why) => self.problems.push(format!("cannot read {}: {why}", Shown(&path))),
                 }
