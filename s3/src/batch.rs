@@ -27,6 +27,9 @@ struct Item {
     reply: oneshot::Sender<Result<Option<Ino>, String>>,
 }
 
+/// Names in directories.
+type Names = HashSet<(Ino, Vec<u8>)>;
+
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Item>,
@@ -132,7 +135,8 @@ fn answer_all(batch: Vec<Item>, why: &str) {
     }
 }
 
-fn create(objects: &Objects, batch: &[Item]) -> fs::Result<(Ino, HashSet<(Ino, Vec<u8>)>)> {
+/// Creates the files of a batch. Returns the number of the first, and the names that were not free.
+fn create(objects: &Objects, batch: &[Item]) -> fs::Result<(Ino, Names)> {
     let fs = &objects.fs;
     let first = fs.new_inos(batch.len() as u32)?;
     let mut load = fs.bulk_load()?;

@@ -55,7 +55,8 @@ impl Objects {
         let (plain, Ok(beside)) = (names::name(last).map_err(no_name)?, names::beside(last)) else { return Ok(true) };
         let is_file = |found: &Attributes| found.kind == FileKind::File;
         let file = |name: &[u8]| self.entry(parent, name).map(|found| found.filter(is_file));
-        let (Some(one), Some(other)) = (file(&plain)?, file(&beside)?) else { return Ok(true) };
+        let Some(other) = file(&beside)? else { return Ok(true) };
+        let Some(one) = file(&plain)? else { return Ok(true) };
         if one.ino == other.ino || (one.ino != own && other.ino != own) {
             // It was moved aside, or another writer has replaced it: both may be.
             return Ok(true);

@@ -8,7 +8,7 @@ use crate::digest::{Claims, Sums};
 use crate::failure::failed;
 use crate::gateway::Gateway;
 use crate::objects::{Condition, Objects, now, whole};
-use crate::silence::SILENCE;
+use crate::silence::{SILENCE, STOPPED};
 use bytes::Bytes;
 use fs::Ino;
 use futures::StreamExt;
@@ -177,6 +177,9 @@ fn complete(said: Option<u64>, length: u64) -> S3Result<()> {
 /// The answer when a body ends with an error.
 fn broken(error: s3s::StdError) -> S3Error {
     let why = error.to_string();
+    if why.contains(STOPPED) {
+        return s3_error!(RequestTimeout);
+    }
     let code = if why.contains("SignatureMismatch") {
         S3ErrorCode::SignatureDoesNotMatch
     } else if why.contains("Sha256Mismatch") {

@@ -121,7 +121,7 @@ pub fn contents(
 ) -> S3Result<Vec<Object>> {
     let shown = page.keys.iter().filter_map(|(key, file)| {
         let (file, about) = match objects.about_if_there(file) {
-            Ok(Some(about)) => (file.clone(), about),
+            Ok(Some(about)) => (*file, about),
             // It was replaced or removed meanwhile.
             Ok(None) => match objects.get(bucket, key) {
                 Ok((found, about)) => (found.file, about),

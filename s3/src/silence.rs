@@ -14,6 +14,9 @@ use tokio::time::{Sleep, sleep};
 /// How long a client may send nothing in a body, or take nothing of an answer.
 pub const SILENCE: Duration = Duration::from_secs(60);
 
+/// What errors of clients that stop say.
+pub const STOPPED: &str = "the client has stopped";
+
 /// A clock that runs while nothing happens.
 struct Clock {
     limit: Duration,
@@ -36,7 +39,7 @@ impl Clock {
                 let limit = self.limit;
                 let running = self.running.get_or_insert_with(|| Box::pin(sleep(limit)));
                 ready!(running.as_mut().poll(context));
-                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+                Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, STOPPED)))
             }
         }
     }

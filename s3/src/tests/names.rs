@@ -172,7 +172,7 @@ fn a_listing_that_does_not_fit_leaves_out_no_short_key() {
     lab.run(async {
         bucket(&gateway).await;
         // An entry that is small enough for the room of one that was left out, and behind it.
-        let long = |n: usize| "y".repeat(if n % 3 == 0 { 200 } else { 0 });
+        let long = |n: usize| "y".repeat(if n.is_multiple_of(3) { 200 } else { 0 });
         let all: Vec<String> = (0..300).map(|n| format!("{n:03}{}", long(n))).collect();
         futures::stream::iter(&all)
             .for_each_concurrent(16, |key| async { drop(put(&gateway, key, b"").await.unwrap()) })
@@ -182,13 +182,15 @@ fn a_listing_that_does_not_fit_leaves_out_no_short_key() {
         let (mut seen, mut from) = (Vec::new(), String::new());
         loop {
             let level = crate::level::read(&gateway.objects, directory, &from, 2, 3000).unwrap();
-            seen.extend(level.entries.iter().map(|entry| entry.part.clone()));
+            // An entry that `from` begins with comes again: a directory may have keys behind it.
+            let parts = level.entries.iter().map(|entry| entry.part.clone());
+            seen.extend(parts.filter(|part| *part >= from).collect::<Vec<_>>());
             if level.is_complete {
                 break;
             }
             from = format!("{}\0", seen.last().unwrap());
         }
-        assert_eq!(seen, all);
+        assert!(seen == all, "{} of {}", seen.len(), all.len());
         // Nor is a directory shown that has the name of an object beside one.
         lab.fs().make(directory, b".s3@d", &crate::home::new(FileKind::Directory, 0o755)).unwrap();
         lab.fs().make(directory, b".weft-s3", &crate::home::new(FileKind::Directory, 0o755)).unwrap();
