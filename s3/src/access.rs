@@ -3,8 +3,10 @@
 
 use crate::failure::failed;
 use crate::gateway::Gateway;
-use crate::keys::{KeyFile, Keys, Rights};
-use hyper::header::AUTHORIZATION;
+use crate::keys::{KeyFile, Keys, Rights, check};
+use crate::text::pairs;
+use hyper::HeaderMap;
+use hyper::header::{AUTHORIZATION, HeaderName};
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::{S3Result, s3_error};
@@ -40,6 +42,10 @@ impl Access {
     }
 
     async fn find(&self, id: &str) -> S3Result<Known> {
+        // What can be no key is not remembered either: anybody may send it.
+        if check(id).is_err() {
+            return Ok(None);
+        }
         if let Some((since, known)) = self.known().get(id)
             && since.elapsed() < KNOWN_FOR
         {
@@ -88,15 +94,42 @@ fn seconds(date: &str) -> Option<i64> {
     Some(86_400 * days + 3600 * number(8..10) + 60 * number(10..12) + number(12..14))
 }
 
+/// The names of the headers that the signature covers.
+fn signed_headers(authorization: Option<&str>, query: &[(String, String)]) -> Vec<String> {
+    let by_url = query.iter().find(|(name, _)| name == "X-Amz-SignedHeaders").map(|(_, names)| names.as_str());
+    let in_header = |value| {
+        let mut fields = str::split(value, ',');
+        fields.find_map(|field| field.trim().strip_prefix("SignedHeaders="))
+    };
+    let names = authorization.map_or(by_url, in_header).unwrap_or_default();
+    names.split(';').map(str::to_ascii_lowercase).collect()
+}
+
+/// A header that says what to do and is not signed: who has a presigned URL could add one, and
+/// make another request of it.
+fn unsigned<'a>(headers: &'a HeaderMap, signed: &[String]) -> Option<&'a str> {
+    let mut names = headers.keys().map(HeaderName::as_str);
+    names.find(|name| name.starts_with("x-amz-") && !signed.iter().any(|signed| signed == name))
+}
+
 #[async_trait::async_trait]
 impl S3Access for Access {
     async fn check(&self, asked: &mut S3AccessContext<'_>) -> S3Result<()> {
-        let query = asked.uri().query().unwrap_or_default();
+        let query = pairs(asked.uri().query().unwrap_or_default());
+        let query = query.ok_or_else(|| s3_error!(InvalidURI, "the query is not UTF-8, percent-encoded"))?;
         let signature = asked.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let is_old = signature.is_some_and(|value| value.starts_with("AWS "))
-            || signature.is_none() && query.split('&').any(|pair| pair.starts_with("AWSAccessKeyId="));
-        if is_old {
+        let has = |word: &str| query.iter().any(|(name, _)| name == word);
+        let is_old = signature.is_some_and(|value| value.starts_with("AWS "));
+        // The library takes either for the older signature, whatever else there is.
+        if is_old || has("Signature") || has("AWSAccessKeyId") {
             return Err(s3_error!(InvalidRequest, "sign with AWS4-HMAC-SHA256; the older signature is not accepted"));
+        }
+        let is_presigned = has("X-Amz-Signature");
+        if is_presigned && signature.is_some() {
+            return Err(s3_error!(InvalidArgument, "a request is signed in its URL or in a header, not in both"));
+        }
+        if let Some(name) = unsigned(asked.headers(), &signed_headers(signature, &query)) {
+            return Err(s3_error!(AccessDenied, "the header {name} is not signed"));
         }
         // A presigned request says itself how long it is good.
         if signature.is_some() {
@@ -132,6 +165,24 @@ mod tests {
         assert_eq!(seconds("20240229T235959Z"), Some(1_709_251_199));
         assert_eq!(seconds("20260101T000000Z"), Some(1_767_225_600));
         assert_eq!(seconds("2026-01-01T00:00:00Z"), None);
+    }
+
+    #[test]
+    fn headers_that_say_what_to_do_must_be_signed() {
+        let mut headers = HeaderMap::new();
+        for name in ["host", "content-type", "x-amz-date", "x-amzn-trace-id"] {
+            headers.insert(name, "x".parse().unwrap());
+        }
+        let authorization = "AWS4-HMAC-SHA256 Credential=A/20240229/r/s3/aws4_request, SignedHeaders=host;X-Amz-Date, \
+                             Signature=00";
+        let signed = signed_headers(Some(authorization), &[]);
+        assert_eq!(signed, ["host", "x-amz-date"]);
+        assert_eq!(unsigned(&headers, &signed), None);
+        headers.insert("x-amz-copy-source", "other/secret".parse().unwrap());
+        assert_eq!(unsigned(&headers, &signed), Some("x-amz-copy-source"));
+        let url = [("X-Amz-SignedHeaders".to_owned(), "host;x-amz-copy-source;x-amz-date".to_owned())];
+        assert_eq!(unsigned(&headers, &signed_headers(None, &url)), None);
+        assert!(unsigned(&headers, &signed_headers(None, &[])).is_some());
     }
 
     #[test]

@@ -23,9 +23,12 @@ struct Item {
     name: Vec<u8>,
     about: About,
     data: Bytes,
-    /// Learns whether the name was free.
-    reply: oneshot::Sender<Result<bool, String>>,
+    /// Learns the number of the file, if the name was free.
+    reply: oneshot::Sender<Result<Option<Ino>, String>>,
 }
+
+/// Names in directories.
+type Names = HashSet<(Ino, Vec<u8>)>;
 
 #[derive(Default)]
 struct Queue {
@@ -90,11 +93,11 @@ impl Batches {
         Self { threads: (0..THREADS).map(thread).collect(), shared }
     }
 
-    /// Creates a file under a name, and returns whether the name was free. The file is durable.
+    /// Creates a file under a name, and returns its number if the name was free. The file is durable.
     ///
     /// # Errors
     /// A text, when it may not be there.
-    pub async fn put(&self, parent: Ino, name: Vec<u8>, about: About, data: Bytes) -> Result<bool, String> {
+    pub async fn put(&self, parent: Ino, name: Vec<u8>, about: About, data: Bytes) -> Result<Option<Ino>, String> {
         let (reply, answer) = oneshot::channel();
         self.shared.queue().waiting.push_back(Item { parent, name, about, data, reply });
         self.shared.wake.notify_one();
@@ -114,15 +117,15 @@ impl Drop for Batches {
 
 fn carry_out(objects: &Objects, batch: Vec<Item>) {
     let done = fs::caught("storing objects", |_| {}, || create(objects, &batch));
-    let refused = match done {
-        Some(Ok(refused)) => refused,
+    let (first, refused) = match done {
+        Some(Ok(created)) => created,
         Some(Err(error)) => return answer_all(batch, &error.to_string()),
         None => return answer_all(batch, "a defect ended the batch"),
     };
-    for item in batch {
+    for (number, item) in batch.into_iter().enumerate() {
         let is_free = !refused.contains(&(item.parent, item.name));
         // Who asked may have gone.
-        let _ = item.reply.send(Ok(is_free));
+        let _ = item.reply.send(Ok(is_free.then(|| first.plus(number as u64))));
     }
 }
 
@@ -132,7 +135,8 @@ fn answer_all(batch: Vec<Item>, why: &str) {
     }
 }
 
-fn create(objects: &Objects, batch: &[Item]) -> fs::Result<HashSet<(Ino, Vec<u8>)>> {
+/// Creates the files of a batch. Returns the number of the first, and the names that were not free.
+fn create(objects: &Objects, batch: &[Item]) -> fs::Result<(Ino, Names)> {
     let fs = &objects.fs;
     let first = fs.new_inos(batch.len() as u32)?;
     let mut load = fs.bulk_load()?;
@@ -143,7 +147,7 @@ fn create(objects: &Objects, batch: &[Item]) -> fs::Result<HashSet<(Ino, Vec<u8>
         add(&mut load, 0, &item.data)?;
         load.finish(file);
     }
-    Ok(load.commit()?.refused.into_iter().collect())
+    Ok((first, load.commit()?.refused.into_iter().collect()))
 }
 
 /// What the manifest of a stripe says of a file.

@@ -8,6 +8,8 @@ use s3s::{S3Error, S3ErrorCode, S3Result};
 use std::sync::{Arc, Mutex};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+/// How many large bodies are stored at a time. Each takes one of the threads (`server::BLOCKING`).
+const LARGE: usize = 128;
 /// The unit in which memory is counted, in bytes.
 const UNIT: u64 = 4096;
 
@@ -22,6 +24,8 @@ pub struct Gateway {
     pub listings: Arc<Listings>,
     /// Held by the thread that removes what is left over.
     pub sweeping: Arc<Mutex<()>>,
+    /// Places of large bodies that are stored.
+    pub large: Arc<Semaphore>,
     memory: Arc<Semaphore>,
     units: u32,
 }
@@ -36,6 +40,7 @@ impl Gateway {
             batches: Arc::new(Batches::start(&objects)),
             listings: Arc::new(Listings::new(memory / 4)),
             sweeping: Arc::default(),
+            large: Arc::new(Semaphore::new(LARGE)),
             memory: Arc::new(Semaphore::new(units as usize)),
             objects,
             units,

@@ -4,6 +4,7 @@
 use crate::failure::failed;
 use crate::gateway::Gateway;
 use crate::objects::Objects;
+use crate::opened::Opened;
 use bytes::Bytes;
 use fs::{FileSystem, Ino, Time};
 use futures::StreamExt;
@@ -17,24 +18,6 @@ use std::time::{Duration, UNIX_EPOCH};
 const PIECE: u64 = 1 << 20;
 /// Pieces that are read ahead of the client.
 const AHEAD: usize = 2;
-
-/// A file that is open for reading until this is dropped.
-struct Opened {
-    fs: Arc<FileSystem>,
-    ino: Ino,
-}
-
-impl Drop for Opened {
-    fn drop(&mut self) {
-        let (fs, ino) = (self.fs.clone(), self.ino);
-        let close = move || fs.close(ino);
-        // Closing may ask a server.
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn_blocking(close)),
-            Err(_) => close(),
-        }
-    }
-}
 
 /// The conditions of a read.
 #[derive(Default)]
@@ -97,41 +80,34 @@ fn read(fs: &FileSystem, ino: Ino, range: &Range<u64>) -> fs::Result<Bytes> {
 }
 
 impl Gateway {
-    /// The bytes of a range of a file.
+    /// The bytes of a range of an open file.
     ///
     /// # Errors
-    /// When the file is gone, or its first bytes cannot be read.
-    pub async fn bytes(&self, ino: Ino, range: Range<u64>) -> S3Result<StreamingBlob> {
+    /// When its first bytes cannot be read.
+    pub async fn bytes(&self, opened: Opened, range: Range<u64>) -> S3Result<StreamingBlob> {
         if range.is_empty() {
             return Ok(StreamingBlob::from(Body::empty()));
         }
         let length = range.end - range.start;
         let memory = self.take(length.min(PIECE * (AHEAD as u64 + 1))).await?;
         let first = range.start..range.end.min(range.start + PIECE);
-        let asked = first.clone();
-        let (opened, bytes) = self
-            .beside(move |objects: &Objects| {
-                objects.fs.open(ino, false).map_err(|_| s3_error!(NoSuchKey))?;
-                let opened = Opened { fs: objects.fs.clone(), ino };
-                let bytes = read(&objects.fs, ino, &asked).map_err(|error| failed(&error))?;
-                Ok((opened, bytes))
-            })
-            .await?;
-        if first.end == range.end {
-            return Ok(StreamingBlob::from(Body::from(bytes)));
-        }
-        let opened = Arc::new(opened);
+        let (opened, asked) = (Arc::new(opened), first.clone());
+        let held = opened.clone();
+        let read_first = move |_: &Objects| read(&held.fs, held.ino, &asked).map_err(|error| failed(&error));
+        let bytes = self.beside(read_first).await?;
         let pieces = (first.end..range.end).step_by(PIECE as usize).map(move |start| {
             let piece = start..range.end.min(start + PIECE);
             let held = opened.clone();
             tokio::task::spawn_blocking(move || read(&held.fs, held.ino, &piece).map_err(std::io::Error::other))
         });
-        let rest = futures::stream::iter(pieces).buffered(AHEAD).map(move |piece| {
+        let rest = futures::stream::iter(pieces)
+            .buffered(AHEAD)
+            .map(|piece| piece.unwrap_or_else(|defect| Err(std::io::Error::other(defect))));
+        let all = futures::stream::once(std::future::ready(Ok(bytes))).chain(rest);
+        Ok(StreamingBlob::wrap(all.map(move |piece| {
             // The memory is free when the stream is dropped.
             let _ = &memory;
-            piece.unwrap_or_else(|defect| Err(std::io::Error::other(defect)))
-        });
-        let all = futures::stream::once(std::future::ready(Ok(bytes))).chain(rest);
-        Ok(StreamingBlob::wrap(all))
+            piece
+        })))
     }
 }

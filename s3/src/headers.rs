@@ -2,8 +2,8 @@
 
 use crate::about::About;
 use crate::text::pairs;
-use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
+use hyper::{HeaderMap, Uri};
 use s3s::dto::Metadata;
 use s3s::{S3Result, s3_error};
 use std::collections::BTreeMap;
@@ -15,6 +15,8 @@ const KEPT: [&str; 6] =
 const TYPE: &str = "binary/octet-stream";
 /// The most user metadata, in bytes.
 const MAX_METADATA: usize = 2048;
+/// The most of the headers that are kept, in bytes.
+const MAX_HEADERS: usize = 8 << 10;
 /// The most tags of an object, and the longest key and value, in characters.
 const MAX_TAGS: (usize, usize, usize) = (10, 128, 256);
 /// Headers that ask for something which is not done. To go on as if it were would be a lie.
@@ -61,6 +63,9 @@ pub fn about(headers: &HeaderMap, metadata: Option<Metadata>) -> S3Result<About>
             about.headers.insert(name.to_owned(), value);
         }
     }
+    if about.headers.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MAX_HEADERS {
+        return Err(s3_error!(MetadataTooLarge, "the headers that are kept are over 8 KiB together"));
+    }
     about.metadata = metadata.unwrap_or_default().into_iter().collect();
     if about.metadata.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MAX_METADATA {
         return Err(s3_error!(MetadataTooLarge));
@@ -86,13 +91,20 @@ pub fn tags(given: Vec<(String, String)>) -> S3Result<BTreeMap<String, String>> 
     Ok(tags)
 }
 
-/// The headers of an answer that has an object.
-pub fn of_object(about: &About) -> HeaderMap {
+/// The headers of an answer that has an object. What the request says in its query (`response-*`)
+/// goes before what is kept.
+pub fn of_object(about: &About, uri: &Uri) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert("content-type", HeaderValue::from_static(TYPE));
     for (name, value) in &about.headers {
         if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
             headers.insert(name, value);
+        }
+    }
+    for (name, value) in pairs(uri.query().unwrap_or_default()).unwrap_or_default() {
+        let name = name.strip_prefix("response-").and_then(|name| KEPT.iter().find(|kept| **kept == name));
+        if let (Some(name), Ok(value)) = (name, HeaderValue::try_from(value)) {
+            headers.insert(*name, value);
         }
     }
     headers

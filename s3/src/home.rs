@@ -3,12 +3,10 @@
 //! a name that begins with a dot, so S3 does not show it; a mount shows it, and only its owner may
 //! enter.
 
+use crate::names::HOME;
 use fs::{FileKind, FileSystem, Ino, New};
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
-
-/// The directory in the root.
-const HOME: &[u8] = b".weft-s3";
 
 /// Where everything is.
 #[derive(Clone, Copy, Debug)]

@@ -223,7 +223,10 @@ fn no_key(id: &str) -> fs::Error {
 }
 
 /// Refuses what is no name of a key, before it is taken for one of a file.
-fn check(id: &str) -> fs::Result<()> {
+///
+/// # Errors
+/// When it is none.
+pub fn check(id: &str) -> fs::Result<()> {
     let is_name = (1..=128).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
     if is_name { Ok(()) } else { Err(no_key(id)) }
 }

@@ -50,7 +50,7 @@ pub struct Level {
 /// # Errors
 /// When the directory cannot be read.
 pub fn read(objects: &Objects, directory: Ino, from: &str, least: usize, memory: u64) -> fs::Result<Level> {
-    let (mut found, mut bytes, mut is_complete) = (BTreeMap::<String, Entry>::new(), 0, true);
+    let (mut found, mut bytes, mut end) = (BTreeMap::<String, Entry>::new(), 0, None::<String>);
     let mut cookie = 0;
     loop {
         let listed = objects.fs.list(directory, cookie, STEP)?;
@@ -63,10 +63,18 @@ pub fn read(objects: &Objects, directory: Ino, from: &str, least: usize, memory:
             let Some(mut part) = names::part(&entry.name) else { continue };
             let is_plain = !names::is_beside(&entry.name);
             if entry.attributes.kind == FileKind::Directory {
+                // Only objects are beside directories.
+                if !is_plain {
+                    continue;
+                }
                 part.push('/');
             }
             // Below a directory whose text is a beginning of `from`, keys may be behind `from`.
             if part.as_str() < from && !from.starts_with(&part) {
+                continue;
+            }
+            // Behind a part that was left out, nothing may be kept: the next entries begin there.
+            if end.as_ref().is_some_and(|end| part >= *end) {
                 continue;
             }
             let entry = Entry { part, file: entry.attributes, name: entry.name };
@@ -81,10 +89,10 @@ pub fn read(objects: &Objects, directory: Ino, from: &str, least: usize, memory:
             while bytes > memory && found.len() > least {
                 if let Some((_, last)) = found.pop_last() {
                     bytes -= last.bytes();
-                    is_complete = false;
+                    end = Some(last.part);
                 }
             }
         }
     }
-    Ok(Level { entries: found.into_values().collect(), is_complete })
+    Ok(Level { entries: found.into_values().collect(), is_complete: end.is_none() })
 }

@@ -125,6 +125,15 @@ struct Walk<'a> {
 impl Walk<'_> {
     /// Looks at a directory whose keys begin with `base`.
     fn below(&mut self, directory: Ino, base: &str) -> S3Result<()> {
+        self.look(directory, base)?;
+        if !self.more {
+            // The next page begins behind it.
+            self.levels.remove(&directory);
+        }
+        Ok(())
+    }
+
+    fn look(&mut self, directory: Ino, base: &str) -> S3Result<()> {
         let Question { prefix, after, .. } = self.question;
         // What entries must be behind, or begin with.
         let mut from = after.strip_prefix(base).unwrap_or_default().to_owned();

@@ -7,6 +7,8 @@ use std::fmt::Write;
 
 /// Names that begin so belong to the gateway.
 const RESERVED: &[u8] = b".s3";
+/// The directory of a gateway. Another one may have it inside a bucket.
+pub const HOME: &[u8] = b".weft-s3";
 /// Before a part that is no name.
 const ESCAPED: &[u8] = b".s3=";
 /// Before a part whose name is a directory's.
@@ -62,9 +64,11 @@ fn behind(prefix: &[u8], part: &str) -> Result<Vec<u8>, Refused> {
 /// The part that a name stands for; None for one that no part has.
 pub fn part(name: &[u8]) -> Option<String> {
     if let Some(part) = name.strip_prefix(ESCAPED).or_else(|| name.strip_prefix(BESIDE)) {
-        return String::from_utf8(part.to_vec()).ok();
+        let part = String::from_utf8(part.to_vec()).ok()?;
+        let names = [self::name(&part), beside(&part)];
+        return names.iter().flatten().any(|own| own == name).then_some(part);
     }
-    if name.starts_with(RESERVED) {
+    if name.starts_with(RESERVED) || name == HOME {
         return None;
     }
     match std::str::from_utf8(name) {
@@ -79,7 +83,7 @@ pub fn part(name: &[u8]) -> Option<String> {
 /// Whether bytes are a name as they are.
 fn is_plain(part: &[u8]) -> bool {
     let is_dots = matches!(part, b"" | b"." | b"..");
-    !is_dots && !part.starts_with(RESERVED) && part.len() <= MAX_NAME && !part.contains(&b'/')
+    !is_dots && part != HOME && !part.starts_with(RESERVED) && part.len() <= MAX_NAME && !part.contains(&b'/')
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
@@ -99,7 +103,22 @@ mod tests {
     #[test]
     fn every_part_has_one_name_and_comes_back() {
         let long = "x".repeat(255);
-        let parts = ["a", "a-b", "", ".", "..", ".s3", ".s3=", ".s3=a", ".s3%", ".s3%6162", "ä", " ", long.as_str()];
+        let parts = [
+            "a",
+            "a-b",
+            "",
+            ".",
+            "..",
+            ".s3",
+            ".s3=",
+            ".s3=a",
+            ".s3%",
+            ".s3%6162",
+            ".weft-s3",
+            "ä",
+            " ",
+            long.as_str(),
+        ];
         for given in parts {
             let name = name(given).unwrap();
             assert!(!matches!(&name[..], b"" | b"." | b"..") && !name.contains(&b'/'), "{given}");
@@ -117,7 +136,10 @@ mod tests {
         let shown = part(given).unwrap();
         assert_eq!(shown, ".s3%636166e9");
         assert_eq!(name(&shown).unwrap(), given);
-        assert_eq!(part(b".s3other"), None);
+        // These would be second names of their parts.
+        for other in [&b".s3other"[..], b".s3=plain", b".weft-s3", b".s3=.s3%636166e9"] {
+            assert_eq!(part(other), None, "{}", other.escape_ascii());
+        }
     }
 
     #[test]

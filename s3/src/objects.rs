@@ -5,6 +5,7 @@ use crate::about::{ATTRIBUTE, About};
 use crate::failure::{failed, is, no_name};
 use crate::home::{Home, is_missing, new};
 use crate::names;
+use crate::opened::Opened;
 use fs::{Attributes, BulkFile, FileKind, FileSystem, Ino, RenameMode, Time};
 use rustix::io::Errno;
 use s3s::dto::ETagCondition;
@@ -14,11 +15,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How often a change is tried again because others changed the same directories meanwhile.
-const ATTEMPTS: usize = 32;
+pub const ATTEMPTS: usize = 32;
 /// What the names of access keys that have no name yet begin with.
 pub const KEY: &[u8] = b"key-";
 /// Marks directories that a key made, which go with their last key.
-const MADE: &[u8] = b"{\"directory\":true}";
+pub const MADE: &[u8] = b"{\"directory\":true}";
 
 /// The open volume, as a place of objects.
 pub struct Objects {
@@ -101,7 +102,8 @@ impl Objects {
         }
     }
 
-    fn entry(&self, parent: Ino, name: &[u8]) -> S3Result<Option<Attributes>> {
+    /// What has a name in a directory.
+    pub fn entry(&self, parent: Ino, name: &[u8]) -> S3Result<Option<Attributes>> {
         match self.fs.lookup(parent, name) {
             Ok(found) => Ok(Some(found)),
             Err(error) if is_missing(&error) || is(&error, Errno::NOTDIR) || is(&error, Errno::STALE) => Ok(None),
@@ -149,44 +151,89 @@ impl Objects {
 
     /// The same for a key that must be there.
     pub fn get(&self, bucket: &str, key: &str) -> S3Result<(Found, About)> {
-        let found = self.find(bucket, key)?.ok_or_else(|| s3_error!(NoSuchKey))?;
-        let about = self.about(&found.file)?;
-        Ok((found, about))
+        for _ in 0..ATTEMPTS {
+            let found = self.find(bucket, key)?.ok_or_else(|| s3_error!(NoSuchKey))?;
+            // Another one may have replaced it meanwhile.
+            if let Some(about) = self.about_if_there(&found.file)? {
+                return Ok((found, about));
+            }
+        }
+        Err(s3_error!(OperationAborted, "others change the same key"))
+    }
+
+    /// The same, open: its bytes stay until the file is dropped, whatever becomes of the key.
+    pub fn open(&self, bucket: &str, key: &str) -> S3Result<(Found, About, Opened)> {
+        for _ in 0..ATTEMPTS {
+            let (found, about) = self.get(bucket, key)?;
+            match Opened::new(&self.fs, found.file.ino) {
+                Ok(opened) => return Ok((found, about, opened)),
+                Err(error) if is_overtaken(&error) => {}
+                Err(error) => return Err(failed(&error)),
+            }
+        }
+        Err(s3_error!(OperationAborted, "others change the same key"))
     }
 
     /// What is kept of an object.
     pub fn about(&self, file: &Attributes) -> S3Result<About> {
+        Ok(self.about_if_there(file)?.unwrap_or_else(|| About::decode(None, file)))
+    }
+
+    /// The same; None when the file is gone.
+    pub fn about_if_there(&self, file: &Attributes) -> S3Result<Option<About>> {
         match self.fs.attribute(file.ino, ATTRIBUTE) {
-            Ok(stored) => Ok(About::decode(Some(&stored), file)),
-            Err(error) if is(&error, Errno::NODATA) || is_missing(&error) => Ok(About::decode(None, file)),
+            Ok(stored) => Ok(Some(About::decode(Some(&stored), file))),
+            Err(error) if is(&error, Errno::NODATA) => Ok(Some(About::decode(None, file))),
+            Err(error) if is_missing(&error) || is(&error, Errno::STALE) => Ok(None),
             Err(error) => Err(failed(&error)),
         }
     }
 
     /// The directory of some parts below a bucket, made where it is missing. A file that has the
     /// name of one is moved aside: it is the object of a key, and stays that.
-    fn make_directories(&self, mut at: Ino, parts: &[&str]) -> S3Result<Ino> {
-        for part in parts {
-            let name = names::name(part).map_err(no_name)?;
-            let mut attempts = 0;
-            at = loop {
-                attempts += 1;
-                match self.entry(at, &name)? {
-                    Some(found) if found.kind == FileKind::Directory => break found.ino,
-                    Some(found) if found.kind == FileKind::File => {
-                        let beside = names::beside(part).map_err(no_name)?;
-                        let moved = self.fs.rename((at, &name), (at, &beside), RenameMode::Replace);
-                        moved.or_else(|error| if is_missing(&error) { Ok(()) } else { Err(failed(&error)) })?;
-                    }
-                    Some(_) => return Err(s3_error!(InvalidRequest, "a link or device of the mount is in the way")),
-                    None => self.make_directory(at, &name)?,
-                }
-                if attempts > ATTEMPTS {
-                    return Err(s3_error!(OperationAborted, "others change the same directory"));
-                }
-            };
+    fn make_directories(&self, bucket: Ino, parts: &[&str]) -> S3Result<Ino> {
+        // A directory above may be pruned meanwhile: then all are found anew.
+        for attempt in 0..ATTEMPTS {
+            let below = |at: Option<Ino>, part: &&str| at.map_or(Ok(None), |at| self.make_one(at, part, attempt));
+            if let Some(last) = parts.iter().try_fold(Some(bucket), below)? {
+                return Ok(last);
+            }
         }
-        Ok(at)
+        Err(s3_error!(OperationAborted, "others change the same directory"))
+    }
+
+    /// The directory of one part. None when others change the place meanwhile.
+    fn make_one(&self, at: Ino, part: &str, attempt: usize) -> S3Result<Option<Ino>> {
+        let name = names::name(part).map_err(no_name)?;
+        for _ in 0..3 {
+            match self.entry(at, &name)? {
+                Some(found) if found.kind == FileKind::Directory => return Ok(Some(found.ino)),
+                Some(found) if found.kind == FileKind::File => self.move_aside(at, part, attempt)?,
+                Some(_) => return Err(s3_error!(InvalidRequest, "a link or device of the mount is in the way")),
+                None => self.make_directory(at, &name)?,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Moves the object of a part to its name beside a directory. The caller looks what came of it.
+    fn move_aside(&self, at: Ino, part: &str, attempt: usize) -> S3Result<()> {
+        let (name, beside) = (names::name(part).map_err(no_name)?, names::beside(part).map_err(no_name)?);
+        let (from, to) = ((at, &name[..]), (at, &beside[..]));
+        let moved = match self.entry(at, &beside)? {
+            None => self.fs.rename(from, to, RenameMode::NoReplace),
+            // A writer that finds two files of its key gives way (`Objects::alone`). If none does,
+            // the plain name counts, as for readers.
+            Some(there) if attempt > ATTEMPTS / 2 => self.fs.replace(from, to, there.ino),
+            Some(_) => return Ok(()),
+        };
+        moved.or_else(|error| if is_overtaken(&error) { Ok(()) } else { Err(failed(&error)) })?;
+        // If the object went and a directory came before the move, the directory goes back.
+        if self.entry(at, &beside)?.is_some_and(|moved| moved.kind == FileKind::Directory) {
+            let back = self.fs.rename(to, from, RenameMode::NoReplace);
+            return back.or_else(|error| if is_overtaken(&error) { Ok(()) } else { Err(failed(&error)) });
+        }
+        Ok(())
     }
 
     /// Makes a directory that goes with its last key. That another one is there is no error.
@@ -195,7 +242,8 @@ impl Objects {
         let mut directory = whole(ino, parent, name.to_vec(), About::default(), 0, now());
         (directory.new, directory.attributes) =
             (new(FileKind::Directory, 0o755), vec![(ATTRIBUTE.to_vec(), MADE.to_vec())]);
-        self.fs.put_files(&[directory]).map(drop).map_err(|error| failed(&error))
+        let made = self.fs.put_files(&[directory]).map(drop);
+        made.or_else(|error| if is_overtaken(&error) { Ok(()) } else { Err(failed(&error)) })
     }
 
     /// Where a new object of a key goes: its directory, which is made, and the name that is free;
@@ -236,87 +284,6 @@ impl Objects {
         };
         if holds { Ok(()) } else { Err(s3_error!(PreconditionFailed)) }
     }
-
-    /// Gives a whole file that has a name in `home.temporary` the name of a key, in one
-    /// transaction, and returns when that is durable. The file goes if the condition does not hold.
-    pub fn name(&self, temporary: &[u8], bucket: &str, key: &str, condition: &Condition) -> S3Result<()> {
-        let named = self.name_in_time(temporary, bucket, key, condition);
-        if named.is_err() {
-            // What is left in there goes at the next start, too.
-            let _ = self.fs.unlink(self.home.temporary, temporary);
-        }
-        named
-    }
-
-    fn name_in_time(&self, temporary: &[u8], bucket: &str, key: &str, condition: &Condition) -> S3Result<()> {
-        let from = (self.home.temporary, temporary);
-        for _ in 0..ATTEMPTS {
-            let aim = self.aim(bucket, key, condition)?;
-            let to = (aim.parent, &aim.name[..]);
-            let done = match (condition, aim.replaced) {
-                // Whatever is there by then is replaced, too.
-                (Condition::Always, Some(_)) => self.fs.rename(from, to, RenameMode::Replace),
-                (_, Some(there)) => self.fs.replace(from, to, there),
-                (_, None) => self.fs.rename(from, to, RenameMode::NoReplace),
-            };
-            match done {
-                Ok(()) => return self.settle(aim.parent),
-                // The directory or the object came, went or changed meanwhile: look again.
-                Err(error)
-                    if [Errno::NOENT, Errno::EXIST, Errno::ISDIR, Errno::STALE]
-                        .iter()
-                        .any(|&errno| is(&error, errno)) => {}
-                Err(error) => return Err(failed(&error)),
-            }
-        }
-        Err(s3_error!(OperationAborted, "others change the same key"))
-    }
-
-    /// Returns when all changes of names until now are durable.
-    pub fn settle(&self, directory: Ino) -> S3Result<()> {
-        self.fs.sync(directory).map_err(|error| failed(&error))
-    }
-
-    /// Removes the object of a key; one that is not there is no error. The caller settles.
-    pub fn remove(&self, bucket: &str, key: &str, condition: &Condition) -> S3Result<()> {
-        for _ in 0..ATTEMPTS {
-            let found = self.find(bucket, key)?;
-            if found.is_some() || *condition != Condition::Always {
-                self.check(condition, found.as_ref())?;
-            }
-            let Some(found) = found else { return Ok(()) };
-            match self.fs.unlink_file(found.parent, &found.name, found.file.ino) {
-                // One that is beside a directory may have had a plain name's file before it.
-                Ok(()) => {
-                    self.prune(bucket, key)?;
-                    return Ok(());
-                }
-                Err(error) if is_missing(&error) => {}
-                Err(error) => return Err(failed(&error)),
-            }
-        }
-        Err(s3_error!(OperationAborted, "others change the same key"))
-    }
-
-    /// Removes the directories of a key that have nothing in them any more, if keys made them.
-    fn prune(&self, bucket: &str, key: &str) -> S3Result<()> {
-        let bucket = self.bucket(bucket)?.ino;
-        let parts = names::parts(key);
-        let above = parts.split_last().map_or(&[][..], |(_, above)| above);
-        for depth in (0..above.len()).rev() {
-            let (Some(parent), Ok(name)) = (self.directory(bucket, &above[..depth])?, names::name(above[depth])) else {
-                continue;
-            };
-            let Some(found) = self.entry(parent, &name)?.filter(|found| found.kind == FileKind::Directory) else {
-                continue;
-            };
-            let is_made = self.fs.attribute(found.ino, ATTRIBUTE).is_ok_and(|stored| stored == MADE);
-            if !is_made || self.fs.remove_directory(parent, &name).is_err() {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Where a new object goes.
@@ -328,6 +295,12 @@ pub struct Aim {
     pub name: Vec<u8>,
     /// The file that has the name.
     pub replaced: Option<Ino>,
+}
+
+/// Whether an error says that others changed the same names meanwhile: look again.
+pub fn is_overtaken(error: &fs::Error) -> bool {
+    let errnos = [Errno::NOENT, Errno::EXIST, Errno::ISDIR, Errno::NOTDIR, Errno::STALE];
+    errnos.iter().any(|&errno| is(error, errno))
 }
 
 /// Whether a directory of this name is a bucket.

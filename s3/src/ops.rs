@@ -12,9 +12,9 @@ use crate::listing::{from_token, token};
 use crate::objects::{Condition, Objects, now};
 use crate::put::{Put, Target};
 use crate::reading::{self, Shown, Texts, etag, limit, show};
-use crate::{buckets, multipart};
-use hyper::StatusCode;
+use crate::{asked, buckets, multipart};
 use hyper::http::Extensions;
+use hyper::{HeaderMap, StatusCode};
 use s3s::dto::*;
 use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
 
@@ -36,15 +36,11 @@ fn length(said: Option<i64>) -> Option<u64> {
     said.and_then(|said| u64::try_from(said).ok())
 }
 
-/// The object that a copy is made of, and the conditions.
-fn source(source: &CopySource) -> S3Result<(String, String)> {
-    match source {
-        CopySource::Bucket { bucket, key, version_id } => {
-            unversioned(version_id.as_deref().map(String::from).as_ref())?;
-            Ok((bucket.to_string(), key.to_string()))
-        }
-        CopySource::AccessPoint { .. } => Err(s3_error!(NotImplemented, "there are no access points")),
-    }
+/// The object that a copy is made of.
+fn source(headers: &HeaderMap) -> S3Result<(String, String)> {
+    let (bucket, key, version) = asked::source(headers)?;
+    unversioned(version.as_ref())?;
+    Ok((bucket, key))
 }
 
 fn wants_checksums(mode: Option<&ChecksumMode>) -> bool {
@@ -138,10 +134,10 @@ impl S3 for Gateway {
         };
         let (bucket, key, part) = (input.bucket, input.key, input.part_number);
         let asked = move |objects: &Objects| show(objects, (&bucket, &key), &conditions, input.range, part);
-        let Shown { file, about, range, content_range } = self.beside(asked).await?;
+        let Shown { file, about, range, opened, content_range } = self.beside(asked).await?;
         let content_length = Some((range.end - range.start).cast_signed());
         let is_whole = content_range.is_none();
-        let body = self.bytes(file.ino, range).await?;
+        let body = self.bytes(opened, range).await?;
         let sums = if is_whole && wants_checksums(input.checksum_mode.as_ref()) {
             checksum(&about.checksums)
         } else {
@@ -163,7 +159,7 @@ impl S3 for Gateway {
             checksum_sha256: sums.checksum_sha256,
             ..Default::default()
         };
-        Ok(S3Response::with_headers(output, headers::of_object(&about)))
+        Ok(S3Response::with_headers(output, headers::of_object(&about, &req.uri)))
     }
 
     async fn head_object(&self, req: S3Request<HeadObjectInput>) -> Answer<HeadObjectOutput> {
@@ -177,7 +173,7 @@ impl S3 for Gateway {
         };
         let (bucket, key, part) = (input.bucket, input.key, input.part_number);
         let asked = move |objects: &Objects| show(objects, (&bucket, &key), &conditions, input.range, part);
-        let Shown { file, about, range, content_range } = self.beside(asked).await?;
+        let Shown { file, about, range, content_range, .. } = self.beside(asked).await?;
         let status = content_range.as_ref().map(|_| StatusCode::PARTIAL_CONTENT);
         let sums = match wants_checksums(input.checksum_mode.as_ref()) && content_range.is_none() {
             true => checksum(&about.checksums),
@@ -197,7 +193,7 @@ impl S3 for Gateway {
             checksum_sha256: sums.checksum_sha256,
             ..Default::default()
         };
-        let mut shown = S3Response::with_headers(output, headers::of_object(&about));
+        let mut shown = S3Response::with_headers(output, headers::of_object(&about, &req.uri));
         shown.status = status;
         Ok(shown)
     }
@@ -258,7 +254,7 @@ impl S3 for Gateway {
         let (page, contents) = self
             .beside(move |objects| {
                 let page = listings.page(objects, &question, limit)?;
-                let contents = reading::contents(objects, &page, &texts, true)?;
+                let contents = reading::contents(objects, &question.bucket, &page, &texts, true)?;
                 Ok((page, contents))
             })
             .await?;
@@ -290,7 +286,7 @@ impl S3 for Gateway {
         let (page, contents) = self
             .beside(move |objects| {
                 let page = listings.page(objects, &question, limit)?;
-                let contents = reading::contents(objects, &page, &texts, with_owner)?;
+                let contents = reading::contents(objects, &question.bucket, &page, &texts, with_owner)?;
                 Ok((page, contents))
             })
             .await?;
@@ -323,9 +319,9 @@ impl S3 for Gateway {
             modified_since: input.copy_source_if_modified_since,
             unmodified_since: input.copy_source_if_unmodified_since,
         };
-        let (from, said) = (source(&input.copy_source)?, about(&req.headers, input.metadata)?);
+        let (from, said) = (source(&req.headers)?, about(&req.headers, input.metadata)?);
         may(&req.extensions, &from.0)?;
-        let (bucket, key) = (input.bucket, input.key);
+        let (bucket, key, condition) = (input.bucket, input.key, asked::condition(&req.headers)?);
         if from == (bucket.clone(), key.clone()) && !replaces {
             return Err(s3_error!(InvalidRequest, "a copy of an object to itself changes its metadata"));
         }
@@ -341,7 +337,7 @@ impl S3 for Gateway {
             if replaces_tags {
                 about.tags = said.tags;
             }
-            let to = To::Object { bucket: &bucket, key: &key, condition: &Condition::Always };
+            let to = To::Object { bucket: &bucket, key: &key, condition: &condition };
             join(objects, &[(shown.file.ino, shown.range)], &about, to)?;
             Ok(about)
         });
@@ -400,10 +396,10 @@ impl S3 for Gateway {
 
     async fn upload_part_copy(&self, req: S3Request<UploadPartCopyInput>) -> Answer<UploadPartCopyOutput> {
         let input = req.input;
-        let from = source(&input.copy_source)?;
+        let from = source(&req.headers)?;
         may(&req.extensions, &from.0)?;
         let range = match &input.copy_source_range {
-            Some(text) => Some(Range::parse(text).map_err(|_| s3_error!(InvalidArgument, "bytes=FIRST-LAST"))?),
+            Some(text) => Some(asked::part_range(text)?),
             None => None,
         };
         let conditions = Conditions {
@@ -415,7 +411,10 @@ impl S3 for Gateway {
         let target = self.part(input.bucket, input.key, input.upload_id, input.part_number).await?;
         let Target::File { parent, name } = target else { return Err(s3_error!(InternalError)) };
         let tag = self.beside(move |objects| {
-            let shown = show(objects, (&from.0, &from.1), &conditions, range, None)?;
+            let shown = show(objects, (&from.0, &from.1), &conditions, range.map(|(range, _)| range), None)?;
+            if range.is_some_and(|(_, last)| last != shown.range.end - 1) {
+                return Err(s3_error!(InvalidRange, "the source ends before the range does"));
+            }
             let sources: [Source; 1] = [(shown.file.ino, shown.range.clone())];
             // Its bytes are not read, so this is no MD5 of them. It is one of what they are of.
             let word = format!("{}:{}-{}", shown.about.etag, shown.range.start, shown.range.end);

@@ -8,12 +8,12 @@ use crate::digest::{Claims, Sums};
 use crate::failure::failed;
 use crate::gateway::Gateway;
 use crate::objects::{Condition, Objects, now, whole};
+use crate::silence::{SILENCE, STOPPED};
 use bytes::Bytes;
 use fs::Ino;
 use futures::StreamExt;
 use s3s::dto::StreamingBlob;
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
-use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, channel};
 
 /// Objects up to this size join a batch, in bytes.
@@ -24,8 +24,6 @@ const PIECES: usize = 16;
 const PIECES_BYTES: u64 = 2 << 20;
 /// The largest body of one request, in bytes: 5 GiB.
 const MAX_BODY: u64 = 5 << 30;
-/// How long a client may send nothing in a body.
-const SILENCE: Duration = Duration::from_secs(60);
 /// How often a small object is tried under a name that others take meanwhile.
 const ATTEMPTS: usize = 32;
 
@@ -94,12 +92,15 @@ impl Gateway {
         digest.update(&data);
         let about = checked(&put, digest.finish())?;
         let data = Bytes::from(data);
-        let stored =
-            |done: Result<bool, String>| done.map_err(|why| S3Error::with_message(S3ErrorCode::InternalError, why));
+        let stored = |done: Result<Option<Ino>, String>| {
+            done.map_err(|why| S3Error::with_message(S3ErrorCode::InternalError, why))
+        };
         let (bucket, key, condition) = match put.target {
             Target::File { parent, name } => {
-                stored(self.batches.put(parent, name, about.clone(), data).await)?;
-                return Ok((about, length));
+                return match stored(self.batches.put(parent, name, about.clone(), data).await)? {
+                    Some(_) => Ok((about, length)),
+                    None => Err(s3_error!(NoSuchUpload, "its directory is gone")),
+                };
             }
             Target::Object { bucket, key, condition } => (bucket, key, condition),
         };
@@ -107,7 +108,10 @@ impl Gateway {
             let asked = (bucket.clone(), key.clone(), condition.clone());
             let aim = self.beside(move |objects| objects.aim(&asked.0, &asked.1, &asked.2)).await?;
             if aim.replaced.is_none() {
-                if stored(self.batches.put(aim.parent, aim.name, about.clone(), data.clone()).await)? {
+                let put = self.batches.put(aim.parent, aim.name, about.clone(), data.clone());
+                let Some(own) = stored(put.await)? else { continue };
+                let asked = key.clone();
+                if self.beside(move |objects| objects.alone(aim.parent, &asked, own, None)).await? {
                     return Ok((about, length));
                 }
                 continue;
@@ -122,6 +126,8 @@ impl Gateway {
     }
 
     async fn store_large(&self, put: Put, body: Option<StreamingBlob>) -> S3Result<(About, u64)> {
+        // Each holds a thread while it waits for its client; others are left for all the rest.
+        let _place = self.large.clone().acquire_owned().await;
         let _memory = self.take(self.objects.fs.stripe_bytes() as u64 * 2 + PIECES_BYTES).await?;
         let Some(mut body) = body else { return Err(s3_error!(IncompleteBody)) };
         if let Target::Object { bucket, key, condition } = &put.target {
@@ -171,6 +177,9 @@ fn complete(said: Option<u64>, length: u64) -> S3Result<()> {
 /// The answer when a body ends with an error.
 fn broken(error: s3s::StdError) -> S3Error {
     let why = error.to_string();
+    if why.contains(STOPPED) {
+        return s3_error!(RequestTimeout);
+    }
     let code = if why.contains("SignatureMismatch") {
         S3ErrorCode::SignatureDoesNotMatch
     } else if why.contains("Sha256Mismatch") {

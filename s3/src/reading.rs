@@ -4,10 +4,11 @@ use crate::about::About;
 use crate::get::{Conditions, timestamp};
 use crate::listing::{Page, Question};
 use crate::objects::Objects;
+use crate::opened::Opened;
 use crate::text::encode;
 use fs::{Attributes, FileKind};
 use s3s::dto::{Bucket, CommonPrefix, ETag, EncodingType, Object, ObjectStorageClass, Owner, Range};
-use s3s::{S3Result, s3_error};
+use s3s::{S3ErrorCode, S3Result, s3_error};
 
 /// The most keys of a page.
 pub const MAX_KEYS: i32 = 1000;
@@ -20,6 +21,8 @@ pub struct Shown {
     pub about: About,
     /// The bytes that are asked for.
     pub range: std::ops::Range<u64>,
+    /// Keeps the bytes until this is dropped.
+    pub opened: Opened,
     /// What `Content-Range` says, if not all are.
     pub content_range: Option<String>,
 }
@@ -36,7 +39,7 @@ pub fn show(
     range: Option<Range>,
     part: Option<i32>,
 ) -> S3Result<Shown> {
-    let (found, about) = objects.get(bucket, key)?;
+    let (found, about, opened) = objects.open(bucket, key)?;
     conditions.check(&about.etag, found.file.modified)?;
     match part {
         None | Some(1) if part.is_none() || !about.etag.contains('-') => {}
@@ -44,9 +47,13 @@ pub fn show(
         _ => return Err(s3_error!(NotImplemented, "which bytes were which part is not kept: give a range")),
     }
     let size = found.file.size;
+    let is_nothing = size == 0 && range.is_some();
+    if is_nothing {
+        return Err(s3_error!(InvalidRange));
+    }
     let range = range.map(|range| range.check(size).map_err(|_| s3_error!(InvalidRange))).transpose()?;
     let content_range = range.as_ref().map(|range| format!("bytes {}-{}/{size}", range.start, range.end - 1));
-    Ok(Shown { file: found.file, about, range: range.unwrap_or(0..size), content_range })
+    Ok(Shown { file: found.file, about, range: range.unwrap_or(0..size), opened, content_range })
 }
 
 /// An ETag as answers have it.
@@ -105,10 +112,25 @@ impl Texts {
 }
 
 /// The keys of a page as answers have them. A key whose file went since is left out.
-pub fn contents(objects: &Objects, page: &Page, texts: &Texts, with_owner: bool) -> S3Result<Vec<Object>> {
-    let shown = page.keys.iter().map(|(key, file)| {
-        let about = objects.about(file)?;
-        Ok(Object {
+pub fn contents(
+    objects: &Objects,
+    bucket: &str,
+    page: &Page,
+    texts: &Texts,
+    with_owner: bool,
+) -> S3Result<Vec<Object>> {
+    let shown = page.keys.iter().filter_map(|(key, file)| {
+        let (file, about) = match objects.about_if_there(file) {
+            Ok(Some(about)) => (*file, about),
+            // It was replaced or removed meanwhile.
+            Ok(None) => match objects.get(bucket, key) {
+                Ok((found, about)) => (found.file, about),
+                Err(why) if why.code() == &S3ErrorCode::NoSuchKey => return None,
+                Err(why) => return Some(Err(why)),
+            },
+            Err(why) => return Some(Err(why)),
+        };
+        Some(Ok(Object {
             e_tag: Some(etag(&about)),
             key: Some(texts.of(key)),
             last_modified: Some(timestamp(file.modified)),
@@ -116,7 +138,7 @@ pub fn contents(objects: &Objects, page: &Page, texts: &Texts, with_owner: bool)
             size: Some(file.size.cast_signed()),
             storage_class: Some(ObjectStorageClass::from_static(ObjectStorageClass::STANDARD)),
             ..Object::default()
-        })
+        }))
     });
     shown.collect()
 }

@@ -5,6 +5,7 @@ use crate::access::Access;
 use crate::gateway::Gateway;
 use crate::keys::KeyFile;
 use crate::objects::{Objects, is_bucket};
+use crate::silence::{Heard, Taken};
 use crate::sweep::sweep;
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, CONTENT_TYPE, EXPECT, HeaderValue};
@@ -16,7 +17,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use s3s::host::{S3Host, VirtualHost};
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::validation::NameValidation;
-use s3s::{HttpError, HttpResponse, S3Result, s3_error};
+use s3s::{Body, HttpError, HttpResponse, S3Result, s3_error};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -37,6 +38,9 @@ const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 
 /// How many requests may wait for disks and servers at a time; the others wait for those.
 const BLOCKING: usize = 256;
+
+/// The type of what HTML forms send.
+const FORM: &[u8] = b"multipart/form-data";
 
 /// How a gateway serves.
 pub struct Options {
@@ -91,9 +95,14 @@ impl Service<Request<Incoming>> for Numbered {
             && request
                 .headers()
                 .get(CONTENT_TYPE)
-                .is_some_and(|kind| kind.as_bytes().starts_with(b"multipart/form-data"));
+                .and_then(|kind| kind.as_bytes().trim_ascii_start().get(..FORM.len()))
+                .is_some_and(|kind| kind.eq_ignore_ascii_case(FORM));
         let expects = request.headers().contains_key(EXPECT);
-        let answer = (!is_form).then(|| Service::call(&self.service, request));
+        let answer = (!is_form).then(|| {
+            let (service, request) =
+                (self.service.clone(), request.map(|body| Body::http_body_unsync(Heard::new(body))));
+            async move { service.call(request).await }
+        });
         Box::pin(async move {
             let mut answer = match answer {
                 Some(answer) => answer.await?,
@@ -178,10 +187,10 @@ async fn serve(
             let _place = place;
             let builder = http();
             match tls {
-                None => _ = watcher.watch(builder.serve_connection(TokioIo::new(stream), service)).await,
+                None => _ = watcher.watch(builder.serve_connection(TokioIo::new(Taken::new(stream)), service)).await,
                 Some(tls) => {
                     if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
-                        _ = watcher.watch(builder.serve_connection(TokioIo::new(stream), service)).await;
+                        _ = watcher.watch(builder.serve_connection(TokioIo::new(Taken::new(stream)), service)).await;
                     }
                 }
             }

@@ -1,5 +1,7 @@
 //! Operations on a volume in a directory, without connections.
 
+mod names;
+
 use crate::gateway::Gateway;
 use crate::home::is_missing;
 use crate::objects::Objects;

@@ -22,7 +22,8 @@ pub fn decode(text: &str) -> Option<String> {
         match first {
             b'+' => bytes.push(b' '),
             b'%' => {
-                let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
+                let digits = rest.get(..2).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
+                let digits = std::str::from_utf8(digits).ok()?;
                 bytes.push(u8::from_str_radix(digits, 16).ok()?);
                 rest = &rest[2..];
             }
@@ -48,6 +49,7 @@ mod tests {
         assert_eq!(encode(text), "a%20b%2Bc/%C3%A4%26%3D%25");
         assert_eq!(decode(&encode(text)).as_deref(), Some(text));
         assert_eq!(decode("%f"), None);
+        assert_eq!(decode("%+f"), None);
         assert_eq!(pairs("a=1&b=x+y").unwrap(), [("a".into(), "1".into()), ("b".into(), "x y".into())]);
     }
 }

@@ -2,12 +2,15 @@
 """What boto3 does with a gateway: `boto.py PATH/TO/weft`. It makes a volume and a gateway in a
 temporary directory, and removes both. It ends with a line for each test, and the first failure."""
 
+import base64
 import hashlib
+import hmac
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import urllib.parse
 import urllib.request
 
 import boto3
@@ -129,6 +132,10 @@ def ranges(gateway, s3):
         assert got["ContentRange"] == f"bytes {begin}-{end - 1}/{len(body)}"
         assert got["ResponseMetadata"]["HTTPStatusCode"] == 206
     refused("InvalidRange", s3.get_object, Bucket="data", Key="range", Range="bytes=5242880-")
+    s3.put_object(Bucket="data", Key="empty", Body=b"", ContentType="text/x", CacheControl="no-store")
+    refused("InvalidRange", s3.get_object, Bucket="data", Key="empty", Range="bytes=-5")
+    got = s3.get_object(Bucket="data", Key="empty", ResponseContentType="text/y", ResponseCacheControl="private")
+    assert (got["ContentType"], got["CacheControl"]) == ("text/y", "private")
 
 
 def conditions(gateway, s3):
@@ -228,6 +235,10 @@ def copies(gateway, s3):
     got = s3.get_object(Bucket="data", Key="from")
     assert got["Body"].read() == body and got["Metadata"] == {"c": "d"} and got["ContentType"] == "text/z"
     refused("InvalidRequest", s3.copy_object, Bucket="data", Key="from", CopySource="data/from")
+    s3.put_object(Bucket="data", Key="to?x", Body=b"right")
+    s3.put_object(Bucket="data", Key="to", Body=b"wrong")
+    s3.copy_object(Bucket="data", Key="asked", CopySource={"Bucket": "data", "Key": "to?x"})
+    assert s3.get_object(Bucket="data", Key="asked")["Body"].read() == b"right"
     refused("NoSuchKey", s3.copy_object, Bucket="data", Key="x", CopySource="data/none")
     s3.delete_object(Bucket="data", Key="from")
     assert s3.get_object(Bucket="data", Key="to/copy")["Body"].read() == body
@@ -336,6 +347,28 @@ def signatures(gateway, s3):
     put = s3.generate_presigned_url("put_object", Params={"Bucket": "data", "Key": "by url"}, ExpiresIn=60)
     urllib.request.urlopen(urllib.request.Request(put, data=b"by url", method="PUT"))
     assert s3.get_object(Bucket="data", Key="by url")["Body"].read() == b"by url"
+    # A header that the URL's signer did not sign would make another request of it.
+    put = s3.generate_presigned_url("put_object", Params={"Bucket": "data", "Key": "by url"}, ExpiresIn=60)
+    copy = urllib.request.Request(put, method="PUT", headers={"x-amz-copy-source": "data/signed%20key"})
+    # The older signature, right, with names that are encoded.
+    text = "GET\n\n\n9999999999\n/data/by%20url"
+    mac = hmac.new(gateway.keys["secret_key"].encode(), text.encode(), "sha1").digest()
+    asked = f"AWSAccessKey%49d={gateway.keys['access_key']}&Expires=9999999999"
+    old = f"{gateway.url}/data/by%20url?{asked}&Sign%61ture={urllib.parse.quote(base64.b64encode(mac), '')}"
+    for wrong, code in [(copy, 403), (old, 400)]:
+        try:
+            urllib.request.urlopen(wrong)
+            raise AssertionError("it was answered")
+        except urllib.error.HTTPError as error:
+            assert error.code == code, (error, error.read())
+    assert s3.get_object(Bucket="data", Key="by url")["Body"].read() == b"by url"
+    # A form, whatever the case of its type.
+    form = urllib.request.Request(f"{gateway.url}/data", data=b"x", headers={"Content-Type": "Multipart/form-data; boundary=x"})
+    try:
+        urllib.request.urlopen(form)
+        raise AssertionError("it was answered")
+    except urllib.error.HTTPError as error:
+        assert error.code == 501, error
     other = gateway.client({"access_key": gateway.keys["access_key"], "secret_key": "x" * 40})
     refused("SignatureDoesNotMatch", other.list_buckets)
     other = gateway.client({"access_key": "WEFTNOBODY", "secret_key": "x" * 40})
