@@ -79,11 +79,7 @@ struct Asked {
 impl Others {
     /// None yet. The identity of this process is shown to them.
     pub fn new() -> Self {
-        Self {
-            tls: crate::identity::client_tls(),
-            state: Mutex::default(),
-            at_once: Semaphore::new(GATHERS_AT_ONCE),
-        }
+        Self { tls: crate::identity::client_tls(), state: Mutex::default(), at_once: Semaphore::new(GATHERS_AT_ONCE) }
     }
 
     /// The connections to these stores.
