@@ -93,7 +93,8 @@ impl Batches {
         Self { threads: (0..THREADS).map(thread).collect(), shared }
     }
 
-    /// Creates a file under a name, and returns its number if the name was free. The file is durable.
+    /// Creates a file under a name, and returns its number if the name was free. The file is
+    /// durable.
     ///
     /// # Errors
     /// A text, when it may not be there.

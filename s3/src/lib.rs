@@ -2,8 +2,8 @@
 //! shows. Calls of `fs::FileSystem` are its only way to data.
 //!
 //! - `names`: a part of a key as a name, and back.
-//! - `home`, `objects`, `naming`, `opened`, `about`: where things are, how they get their names, and
-//!   what is kept of an object.
+//! - `home`, `objects`, `naming`, `opened`, `about`: where things are, how they get their names,
+//!   and what is kept of an object.
 //! - `put`, `batch`, `get`, `copy`, `multipart`, `level`, `listing`: what the operations do.
 //! - `ops`: the operations of S3, each a few lines; `asked`: what requests say in their headers.
 //! - `keys`, `access`, `server`, `silence`: who may ask, and the connections.
