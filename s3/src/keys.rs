@@ -222,10 +222,10 @@ fn no_key(id: &str) -> fs::Error {
     fs::Error::NotFound(format!("there is no access key {id}"))
 }
 
-/// Refuses what is no name of a key, before it is taken for one of a file.
+/// Checks that an access key may be the name of a file.
 ///
 /// # Errors
-/// When it is none.
+/// When it is not 1 to 128 letters and digits.
 pub fn check(id: &str) -> fs::Result<()> {
     let is_name = (1..=128).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
     if is_name { Ok(()) } else { Err(no_key(id)) }

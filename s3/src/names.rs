@@ -1,7 +1,7 @@
 //! Keys and names. A key is cut at its slashes, and each part is the name of a directory entry:
 //! most parts are names as they are. A part that cannot be a name, or whose name is a directory's,
 //! has a name that begins with `.s3`; so has a part that begins with `.s3` itself. Both directions
-//! are functions, so a key and its file belong together whoever asks (`docs/s3.md`).
+//! are functions, so a key always leads to the same file, and back (`docs/s3.md`).
 
 use std::fmt::Write;
 

@@ -129,7 +129,7 @@ impl Stores {
         self.primes.asked()
     }
 
-    /// The token for what only servers may ask; empty where none is needed, or there is none.
+    /// The token for requests that only servers may make; empty in a cluster without a key.
     pub(super) fn token_for_all(&self) -> Vec<u8> {
         let token = self.credentials.as_ref().and_then(|credentials| credentials.token(TargetFile::Label, true));
         token.map_or_else(Vec::new, |token| token.as_bytes().to_vec())

@@ -82,7 +82,7 @@ impl FoundVolume {
 
     fn add(&mut self, chunk: FoundChunk, path: &Path) {
         let FoundChunk { set, position, code, sealed, is_headless, .. } = chunk;
-        // As many copies of a chunk would be a defect of whoever made them.
+        // Copies of a chunk beyond 256 are left out.
         let mut targets = (0..=u8::MAX).map(|copy| TargetId(u16::from(copy) << 8 | position.0));
         let file = TargetFile::Chunk { set, position };
         let Some(target) = targets.find(|id| self.loose.entry(*id).or_default().add(file, path)) else { return };
@@ -173,7 +173,7 @@ impl Survey {
         }
     }
 
-    /// The volume with this id, or the only one. None if there is none.
+    /// The volume with this id, or the only one; None when no chunk of any volume was found.
     ///
     /// # Errors
     /// When there are several and no id was given, or none with that id.
