@@ -10,7 +10,7 @@ use archive::restore::{self, restore};
 use archive::roles::Show;
 use archive::transport::Crew;
 use archive::walk::Filter;
-use fs::{Create, Directories, FileSystem, OpenOptions};
+use fs::{Create, FileSystem, OpenOptions};
 use plan::schedule::Policy;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -41,20 +41,7 @@ impl Lab {
         let scratch = Scratch::new();
         let blocks = ec::parse(code).unwrap().shape().blocks();
         let targets = (0..blocks).map(|n| scratch.path.join(format!("d{n}"))).collect();
-        let create = Create {
-            name: "test".into(),
-            code: code.into(),
-            chunk_bytes: 16 << 20,
-            durability: None,
-            coding: Default::default(),
-            domains: Vec::new(),
-            placement: Default::default(),
-            allow_sharing: false,
-            stripe_bytes: None,
-            targets,
-            torus: None,
-            places: Arc::new(Directories),
-        };
+        let create = Create { chunk_bytes: 16 << 20, ..Create::new("test", code, targets) };
         create.run(&scratch.path.join("volume")).unwrap();
         Self { scratch }
     }

@@ -53,22 +53,7 @@ fn an_opening_that_panics_ends_the_start_with_an_error() {
     std::fs::create_dir_all(&path).unwrap();
     let volume = path.join("volume");
     let targets = (0..3).map(|number| path.join(format!("disk{number}"))).collect();
-    fs::Create {
-        name: "films".into(),
-        code: "rs:2+1".into(),
-        chunk_bytes: 64 << 20,
-        durability: None,
-        coding: fs::Coding::Client,
-        targets,
-        domains: Vec::new(),
-        placement: fs::Placement::default(),
-        allow_sharing: false,
-        stripe_bytes: None,
-        torus: None,
-        places: Arc::new(fs::Directories),
-    }
-    .run(&volume)
-    .unwrap();
+    fs::Create::new("films", "rs:2+1", targets).run(&volume).unwrap();
     let (post, host) = (post(&volume), Arc::new(Defective::default()));
     let ended = post.run(&host);
     assert!(ended.is_err_and(|why| why.to_string().contains("a defect in opening the volume")));

@@ -76,7 +76,7 @@ fn spent() -> Duration {
     Duration::from_nanos(spent + of("/proc/thread-self/schedstat".into()).unwrap())
 }
 
-/// Rounds with so many stores; prints what they cost.
+/// Asks this number of stores for their reports, and prints what a round costs.
 fn measure(stores: usize, port: u16, primes: bool) {
     let places = ClusterPlaces::default();
     places.stores().set_small_cluster(if primes { 128 } else { usize::MAX });

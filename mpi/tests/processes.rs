@@ -1,7 +1,7 @@
 //! A job of many processes, played by threads: everything but MPI itself.
 
 use archive::report::{Ending, Facts};
-use fs::{Create, Directories, FileSystem, OpenOptions, ROOT};
+use fs::{Create, FileSystem, OpenOptions, ROOT};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,20 +22,7 @@ impl Place {
     }
 
     fn volume(&self) -> PathBuf {
-        let create = Create {
-            name: "volume".into(),
-            code: "rs:4+2".into(),
-            chunk_bytes: 64 << 20,
-            durability: None,
-            coding: fs::Coding::Client,
-            domains: Vec::new(),
-            placement: plan::placement::Placement::default(),
-            allow_sharing: false,
-            stripe_bytes: None,
-            targets: (0..6).map(|number| self.0.join(format!("t{number}"))).collect(),
-            torus: None,
-            places: Arc::new(Directories),
-        };
+        let create = Create::new("volume", "rs:4+2", (0..6).map(|number| self.0.join(format!("t{number}"))).collect());
         create.run(&self.0.join("volume")).unwrap();
         self.0.join("volume")
     }

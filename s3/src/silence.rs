@@ -143,7 +143,7 @@ mod tests {
     use super::*;
     use std::future::poll_fn;
 
-    /// Takes so many bytes.
+    /// Accepts this number of bytes.
     struct Client(usize);
 
     impl AsyncWrite for Client {

@@ -29,20 +29,7 @@ impl Lab {
         let place = std::env::temp_dir().join(format!("weft-s3-{name}-{}", std::process::id()));
         let targets: Vec<PathBuf> = (0..4).map(|number| place.join(format!("disk{number}"))).collect();
         targets.iter().for_each(|target| std::fs::create_dir_all(target).unwrap());
-        let create = Create {
-            name: name.into(),
-            code: "rs:2+1".into(),
-            chunk_bytes: 64 << 20,
-            durability: None,
-            coding: fs::Coding::Client,
-            targets,
-            domains: Vec::new(),
-            placement: fs::Placement::default(),
-            allow_sharing: false,
-            stripe_bytes: Some(256 << 10),
-            torus: None,
-            places: Arc::new(fs::Directories),
-        };
+        let create = Create { stripe_bytes: Some(256 << 10), ..Create::new(name, "rs:2+1", targets) };
         create.run(&place.join("volume")).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let mut lab = Self { place, fs: None, runtime };
@@ -162,7 +149,7 @@ fn an_object_is_a_file_and_a_file_is_an_object() {
             assert_eq!(lab.fs().read(found.file.ino, 0, &mut read).unwrap(), size);
             assert!(read[..size] == bytes && get(&gateway, &format!("dir/{size}")).await.unwrap() == bytes);
         }
-        // A program changes the file: the ETag of before is void, and the metadata stays.
+        // A program changes the file: the old ETag is void, and the metadata stays.
         let tag = put(&gateway, "changed", b"before").await.unwrap();
         let (found, about) = gateway.objects.get("b", "changed").unwrap();
         assert_eq!(about.etag, tag);

@@ -12,7 +12,7 @@ pub fn parse(sizes: &[u16]) -> Result<Torus, String> {
     text.parse().map_err(|why| format!("cluster.torus: {why}"))
 }
 
-/// The places of so many stores; None for sizes that are none.
+/// The places of the stores in a torus of these sizes; None when the sizes are not a torus.
 pub fn places(sizes: &[u16], stores: u64) -> Option<Places> {
     let torus = parse(sizes).ok()?;
     let of = (0..stores as u16).map(TargetId).zip(torus.all()).collect();

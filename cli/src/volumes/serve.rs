@@ -252,18 +252,9 @@ fn dev(arguments: &DevArguments, as_json: bool) -> Outcome {
     if !volume.join("volume.json").exists() {
         let name = directory.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let create = fs::Create {
-            name,
-            code: code.spec().to_string(),
-            chunk_bytes: 64 << 20,
-            durability: None,
             coding: arguments.coding,
-            targets,
-            domains: Vec::new(),
-            placement: fs::Placement::default(),
-            allow_sharing: false,
-            stripe_bytes: None,
-            torus: None,
             places: places(),
+            ..fs::Create::new(&name, &code.spec().to_string(), targets)
         };
         create.run(&volume)?;
     }

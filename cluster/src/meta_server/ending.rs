@@ -103,22 +103,9 @@ impl Lab {
         let place = std::env::temp_dir().join(format!("weft-ending-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&place).unwrap();
         let directory = place.join("volume");
-        fs::Create {
-            name: "films".into(),
-            code: "rs:2+1".into(),
-            chunk_bytes: 64 << 20,
-            durability: None,
-            coding: fs::Coding::Client,
-            targets: (0..3).map(|number| place.join(format!("disk{number}"))).collect(),
-            domains: Vec::new(),
-            placement: fs::Placement::default(),
-            allow_sharing: false,
-            stripe_bytes: None,
-            torus: None,
-            places: Arc::new(Directories),
-        }
-        .run(&directory)
-        .unwrap();
+        fs::Create::new("films", "rs:2+1", (0..3).map(|number| place.join(format!("disk{number}"))).collect())
+            .run(&directory)
+            .unwrap();
         let own = Peer { name: "a".into(), address: "127.0.0.1:1".into() };
         let (places, key) = (Arc::default(), None);
         let options =

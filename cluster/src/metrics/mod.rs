@@ -29,20 +29,7 @@ mod tests {
     fn exported() -> BTreeSet<String> {
         let place = std::env::temp_dir().join(format!("weft-metrics-{}", std::process::id()));
         let targets = [0, 1, 2].map(|number| place.join(format!("d{number}")));
-        let create = fs::Create {
-            name: "test".into(),
-            code: "rs:2+1".into(),
-            chunk_bytes: 8 << 20,
-            durability: None,
-            coding: fs::Coding::Client,
-            targets: targets.to_vec(),
-            domains: Vec::new(),
-            placement: fs::Placement::default(),
-            allow_sharing: false,
-            stripe_bytes: None,
-            torus: None,
-            places: Arc::new(fs::Directories),
-        };
+        let create = fs::Create { chunk_bytes: 8 << 20, ..fs::Create::new("test", "rs:2+1", targets.to_vec()) };
         create.run(&place.join("volume")).unwrap();
         let volume = fs::FileSystem::open_volume(&place.join("volume"), fs::OpenOptions::default()).unwrap();
         let store = place.join("store");

@@ -37,7 +37,7 @@ const MAX_WITHIN: Duration = Duration::from_secs(10);
 const GATHERS_AT_ONCE: usize = 4;
 /// The longest report of a store, in bytes: that of some hundred targets.
 const MAX_REPORT_BYTES: usize = 64 << 10;
-/// A prime forgets a store of which so many requests in a row say nothing.
+/// A prime closes its connection to a store that this number of requests did not name.
 const UNUSED_GATHERS: u64 = 600;
 
 /// What a metadata server asks a prime: its own report, and those of other stores.
@@ -215,7 +215,7 @@ impl Way {
     }
 }
 
-/// Reads what a prime gathered of itself and so many others, `took` after it was asked.
+/// Reads the reports of a prime and of `others` other stores, `took` after the request.
 fn read_gathered(answer: &[u8], took: Duration, others: usize) -> Option<Told<'_>> {
     let mut told: Told<'_> = postcard::from_bytes(answer).ok()?;
     if let Some(Ok((waited, _))) = told.first_mut() {
@@ -229,7 +229,7 @@ fn read_gathered(answer: &[u8], took: Duration, others: usize) -> Option<Told<'_
 fn read_report(told: &[u8]) -> Result<(Report, Work), String> {
     let unread = |_| "it told what cannot be read".to_owned();
     let (report, rest) = postcard::take_from_bytes(told).map_err(unread)?;
-    // A store of before says nothing more.
+    // An older store says nothing more.
     Ok((report, if rest.is_empty() { Work::default() } else { postcard::from_bytes(rest).map_err(unread)? }))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::volume::label::{Label, Member, POINTER};
 use crate::volume::opened::OpenOptions;
-use crate::volume::places::Places;
+use crate::volume::places::{Directories, Places};
 use crate::volume::stripe_size::{block_bytes, of_process};
 use crate::volume::torus::InTorus;
 use crate::{Error, Result, now};
@@ -66,6 +66,24 @@ pub(crate) fn owner() -> (u32, u32) {
 }
 
 impl Create {
+    /// A volume on directories of this machine, with chunks of 64 MiB and all else as usual.
+    pub fn new(name: &str, code: &str, targets: Vec<PathBuf>) -> Self {
+        Self {
+            name: name.into(),
+            code: code.into(),
+            chunk_bytes: 64 << 20,
+            durability: None,
+            coding: Coding::Client,
+            targets,
+            domains: Vec::new(),
+            placement: Placement::default(),
+            allow_sharing: false,
+            stripe_bytes: None,
+            torus: None,
+            places: Arc::new(Directories),
+        }
+    }
+
     /// Creates the volume: labels on its targets, a pointer in `directory`, and a root directory.
     ///
     /// # Errors

@@ -29,7 +29,7 @@ impl Place {
         self.0.join("volume")
     }
 
-    /// A volume on so many targets, to be created.
+    /// A volume to be created, on this number of targets.
     pub fn planned(&self, code: &str, targets: usize) -> Create {
         in_directories(code, (0..targets).map(|number| self.target(number)).collect())
     }
@@ -46,18 +46,5 @@ impl Place {
 
 /// A volume on these targets, to be created: with short chunks, and otherwise as for users.
 pub fn in_directories(code: &str, targets: Vec<PathBuf>) -> Create {
-    Create {
-        name: "test".into(),
-        code: code.into(),
-        chunk_bytes: 8 << 20,
-        durability: None,
-        coding: fs::Coding::Client,
-        targets,
-        domains: Vec::new(),
-        placement: plan::placement::Placement::default(),
-        allow_sharing: false,
-        stripe_bytes: None,
-        torus: None,
-        places: Arc::new(fs::Directories),
-    }
+    Create { chunk_bytes: 8 << 20, ..Create::new("test", code, targets) }
 }

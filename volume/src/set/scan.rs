@@ -10,9 +10,10 @@ const WINDOW_BYTES: usize = 1 << 20;
 const OVERLAP_BYTES: usize = 256 << 10;
 /// The least that is left out where a read fails.
 const PAGE_BYTES: u64 = 4096;
-/// After so many failed pages in a row, ever larger ranges are left out, up to a window.
+/// After this number of failed pages in a row, larger and larger ranges are left out, up to a
+/// window.
 const FAILED_PAGES: u32 = 16;
-/// After so many failures in a row the chunk is given up: its target is dead.
+/// After this number of failures in a row the scan gives up: the target is dead.
 const MAX_FAILURES: u32 = 64;
 
 /// The headers found in a chunk.

@@ -7,10 +7,9 @@ use crate::failure::{Failure, Outcome};
 use crate::volumes::bench_lab::{self, Common};
 use crate::{interrupt, show};
 use clap::Args;
-use fs::{Create, FileKind, FileSystem, New, OpenOptions, Placement, ROOT};
+use fs::{Create, FileKind, FileSystem, New, OpenOptions, ROOT};
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Instant;
 use structures::{DINODE_BYTES, Extendible, Names, Ordered};
 
@@ -111,20 +110,8 @@ fn structure(what: &'static str, names: &mut dyn Names, entries: u64) -> Result<
 
 /// A directory of a volume.
 fn volume(place: &Path, entries: u64, control: &volume::Control) -> Result<Rates, Failure> {
-    let create = Create {
-        name: "directories".into(),
-        code: "rs:2+1".into(),
-        chunk_bytes: 64 << 20,
-        durability: None,
-        coding: fs::Coding::Client,
-        targets: (0..3).map(|number| place.join(format!("disk{number}"))).collect(),
-        domains: Vec::new(),
-        placement: Placement::default(),
-        allow_sharing: false,
-        stripe_bytes: None,
-        torus: None,
-        places: Arc::new(fs::Directories),
-    };
+    let create =
+        Create::new("directories", "rs:2+1", (0..3).map(|number| place.join(format!("disk{number}"))).collect());
     create.run(&place.join("volume"))?;
     let fs = FileSystem::open_volume(&place.join("volume"), OpenOptions::default())?;
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());

@@ -22,8 +22,7 @@ use std::time::{Duration, SystemTime};
 
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 4 << 20;
-/// Where a read fails, what is left around the damage is looked for in pieces of at least so many
-/// bytes.
+/// Around damage, reads become shorter, down to this many bytes.
 const LEAST_READ_BYTES: usize = 64 << 10;
 /// What is added to the name of a file of which something is lost.
 const INCOMPLETE: &[u8] = b".incomplete";
