@@ -15,11 +15,13 @@ pub const FLAG: &str = "--config";
 pub const VARIABLE: &str = "WEFT_CONFIG";
 
 /// The tables of a file, and the commands that they are for.
-pub const TABLES: [(&str, &[&str]); 4] = [
+pub const TABLES: [(&str, &[&str]); 6] = [
     ("store", &["serve", "store"]),
     ("meta", &["serve", "meta"]),
     ("cluster", &["cluster", "dev"]),
     ("mount", &["mount"]),
+    ("s3", &["s3"]),
+    ("join", &["serve", "join"]),
 ];
 
 /// The option that is outside of the tables, for all commands that have it.

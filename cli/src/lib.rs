@@ -33,7 +33,7 @@ pub mod archiving {
     pub use crate::show::{failure, warning};
     pub use crate::volumes::archive::{Arguments, Report, Wanted, end};
     pub use crate::volumes::job_progress::Progress;
-    pub use crate::volumes::{Address, Open, client_name, open, options, server_of};
+    pub use crate::volumes::{Address, Open, open, options, server_of};
 }
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -94,6 +94,7 @@ enum Command {
     Meta(volumes::meta::Arguments),
     Serve(volumes::serve::ServeArguments),
     S3(volumes::s3::Arguments),
+    Console(volumes::console::Arguments),
     Cluster(volumes::serve::ClusterArguments),
     File(file::Arguments),
     Recover(recover::Arguments),
@@ -151,7 +152,7 @@ impl Command {
 }
 
 /// Commands that talk to the servers of a cluster. They show these an identity.
-const CLUSTER_COMMANDS: [&[&str]; 32] = [
+const CLUSTER_COMMANDS: [&[&str]; 33] = [
     &["mount"],
     &["status"],
     &["ls"],
@@ -184,6 +185,7 @@ const CLUSTER_COMMANDS: [&[&str]; 32] = [
     &["s3", "key", "list"],
     &["s3", "key", "rotate"],
     &["s3", "key", "remove"],
+    &["console"],
 ];
 
 /// All commands, with the options that only some of them have.
@@ -196,7 +198,7 @@ fn commands() -> clap::Command {
         let help = "A TOML file with options; flags and environment variables override it";
         option("config", help).value_name("FILE").env(config::VARIABLE)
     };
-    let servers: [&[&str]; 2] = [&["serve", "store"], &["serve", "meta"]];
+    let servers: [&[&str]; 3] = [&["serve", "store"], &["serve", "meta"], &["serve", "join"]];
     let mut commands = Arguments::command();
     for path in CLUSTER_COMMANDS.iter().chain(&servers) {
         commands = below(commands, path, |command| command.arg(identity()));
@@ -339,6 +341,7 @@ fn carry_out(arguments: Arguments, identity: Option<&Path>) -> Outcome {
         Command::Meta(arguments) => volumes::meta::run(&arguments, json),
         Command::Serve(arguments) => volumes::serve::serve(&arguments, identity, json),
         Command::S3(arguments) => volumes::s3::run(&arguments, json),
+        Command::Console(arguments) => volumes::console::run(&arguments, json),
         Command::Cluster(arguments) => volumes::serve::cluster(&arguments, json),
         Command::File(arguments) => file::run(&arguments, json),
         Command::Recover(arguments) => recover::run(&arguments, json),

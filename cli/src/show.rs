@@ -125,18 +125,19 @@ fn to_stderr(line: impl Display) {
     }
 }
 
-/// Prints to standard output.
+/// Prints to standard output, in one write: who reads lines gets whole documents.
 pub fn text(text: impl Display) -> Outcome {
+    let text = format!("{text}\n");
     let captured = CAPTURED.with_borrow_mut(|captured| {
         let captured = captured.as_mut()?;
-        captured.0 += &format!("{text}\n");
+        captured.0 += &text;
         Some(())
     });
     if captured.is_some() {
         return Ok(());
     }
     let mut output = std::io::stdout().lock();
-    writeln!(output, "{text}").and_then(|()| output.flush()).map_err(|error| match error.kind() {
+    output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(|error| match error.kind() {
         std::io::ErrorKind::BrokenPipe => Failure::OutputClosed,
         _ => Failure::Other(format!("cannot write to standard output: {error}")),
     })

@@ -72,6 +72,14 @@ impl VolumeAddress {
     pub fn is_one(text: &Path) -> bool {
         text.to_str().is_some_and(|text| text.starts_with(VOLUME))
     }
+
+    /// The volume address that a path is; None when the path is a directory.
+    ///
+    /// # Errors
+    /// When the path has the scheme of a volume address but is not a valid one.
+    pub fn of(path: &Path) -> Option<Result<Self, Error>> {
+        path.to_str().filter(|text| text.starts_with(VOLUME)).map(str::parse)
+    }
 }
 
 impl FromStr for VolumeAddress {
@@ -154,6 +162,9 @@ mod tests {
         assert_eq!("weft://h:1".parse::<VolumeAddress>().unwrap().volume, "");
         assert_eq!("store://h:1/d0".parse::<StoreAddress>().unwrap().to_string(), "store://h:1/d0");
         assert!(StoreAddress::of(Path::new("/srv/d0")).is_none());
+        assert!(VolumeAddress::of(Path::new("/srv/films")).is_none());
+        assert!(VolumeAddress::of(Path::new("weft://h:1/v")).unwrap().is_ok());
+        assert!(VolumeAddress::of(Path::new("weft://:1/v")).unwrap().is_err());
         let many = format!("weft://{}/v", vec!["h"; MAX_SERVERS + 1].join(","));
         for text in [
             "weft://",

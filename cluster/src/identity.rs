@@ -3,19 +3,25 @@
 //! directory of a server also has `cluster.key`, which signs capabilities.
 
 use crate::capability::{ClusterKey, KEY_FILE};
+use crate::whole;
 use fs::Error;
-use std::io::Write;
 use std::net::IpAddr;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use wire::certificates::{new_authority, new_node};
+use wire::admission::{AdmissionTls, MachineKey};
+use wire::certificates::{authority_of, new_node_for};
 use wire::{ClientTls, Peer, ServerTls};
 
 /// Base name of the files with the authority's certificate and key.
 const AUTHORITY: &str = "authority";
+
+/// The name of the authority's file with this extension.
+pub(crate) fn authority_file(extension: &str) -> String {
+    format!("{AUTHORITY}.{extension}")
+}
 /// An additional name in the certificates of operators. No other member gets it.
-const OPERATOR: &str = "operator.weft";
+pub(crate) const OPERATOR: &str = "operator.weft";
 
 /// The files of one member of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +40,7 @@ impl Identity {
             path.push(ending);
             PathBuf::from(path)
         };
-        let authority = place.with_file_name(format!("{AUTHORITY}.pem"));
+        let authority = place.with_file_name(authority_file("pem"));
         let cluster_key = place.with_file_name(KEY_FILE);
         Self { authority, certificate: ending(".pem"), key: ending(".key"), cluster_key }
     }
@@ -60,6 +66,14 @@ impl Identity {
     /// When a file cannot be read or used, or other users can read the key.
     pub fn server(&self) -> fs::Result<ServerTls> {
         ServerTls::from_files(&self.authority, &self.certificate, &self.key).map_err(refused)
+    }
+
+    /// The TLS settings of a desk, which asks machines for no certificate.
+    ///
+    /// # Errors
+    /// As `server`.
+    pub(crate) fn admission(&self) -> fs::Result<AdmissionTls> {
+        AdmissionTls::from_files(&self.authority, &self.certificate, &self.key).map_err(refused)
     }
 
     /// The TLS settings of a client.
@@ -126,7 +140,7 @@ impl Members {
 
 /// Whether a name is valid in a certificate (RFC 5890, and '_'). Peers ignore an invalid name, and
 /// so could not tell its member from others.
-fn is_host_name(name: &str) -> bool {
+pub(crate) fn is_host_name(name: &str) -> bool {
     let is_label = |label: &str| {
         let plain = label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
         plain && (1..=63).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-')
@@ -135,9 +149,16 @@ fn is_host_name(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(is_label) && !name.rsplit('.').next().is_none_or(is_number)
 }
 
-/// Refuses names that no member can have, and names that already have a certificate of another
-/// kind.
-fn check(directory: &Path, name: &str, addresses: &[String], operator: bool) -> fs::Result<()> {
+/// Whether two texts are the same address or host name.
+pub(crate) fn is_same_host(a: &str, b: &str) -> bool {
+    match (a.parse::<IpAddr>(), b.parse::<IpAddr>()) {
+        (Ok(a), Ok(b)) => a.to_canonical() == b.to_canonical(),
+        _ => a.eq_ignore_ascii_case(b),
+    }
+}
+
+/// Refuses names and addresses that no member can have.
+pub(crate) fn check_names(name: &str, addresses: &[String]) -> fs::Result<()> {
     let taken = name == AUTHORITY || name == OPERATOR || format!("{name}.key") == KEY_FILE;
     let number = name.parse::<IpAddr>().is_ok();
     if taken || number || !is_host_name(name) {
@@ -149,6 +170,12 @@ fn check(directory: &Path, name: &str, addresses: &[String], operator: bool) -> 
     if addresses.iter().any(|address| address.eq_ignore_ascii_case(OPERATOR)) {
         return Err(Error::Invalid(format!("{OPERATOR} is not the address of a member")));
     }
+    Ok(())
+}
+
+/// Refuses such names, and names that already have a certificate of another kind.
+fn check(directory: &Path, name: &str, addresses: &[String], operator: bool) -> fs::Result<()> {
+    check_names(name, addresses)?;
     let certificate = directory.join(format!("{name}.pem"));
     if !certificate.exists() {
         return Ok(());
@@ -173,35 +200,46 @@ pub fn make_identities(directory: &Path, wanted: &Members) -> fs::Result<Vec<Str
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(|why| failed(directory, why))?;
     let write = |name: &str, ending: &str, mode: u32, text: &str| {
         let path = directory.join(format!("{name}.{ending}"));
-        let mut options = std::fs::File::options();
-        let written = options.write(true).create_new(true).mode(mode).open(&path).and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            file.sync_all()
-        });
-        written.map_err(|why| failed(&path, why))
+        whole::create(&path, text, mode).map_err(|why| failed(&path, why))
     };
-    let key = directory.join(format!("{AUTHORITY}.key"));
-    if !key.exists() {
-        let authority = new_authority().map_err(refused)?;
-        write(AUTHORITY, "pem", 0o644, &authority.certificate)?;
-        write(AUTHORITY, "key", 0o600, &authority.key)?;
-    }
+    // The key of a certificate that is to be made. It is written first: an earlier run may have
+    // been killed between the two.
+    let key_of = |name: &str, taken: &str| {
+        let [pem, path] = ["pem", "key"].map(|ending| directory.join(format!("{name}.{ending}")));
+        Ok(match (pem.exists(), path.exists()) {
+            (true, true) => None,
+            (true, false) => return Err(Error::Conflict(taken.into())),
+            (false, true) => Some(MachineKey::from_pem(&whole::read(&path)?).map_err(refused)?),
+            (false, false) => {
+                let key = MachineKey::generate().map_err(refused)?;
+                write(name, "key", 0o600, &key.key)?;
+                Some(key)
+            }
+        })
+    };
+    let elsewhere = format!(
+        "{} has the certificate of an authority whose key is elsewhere: give this command there",
+        directory.display()
+    );
+    let signer = match key_of(AUTHORITY, &elsewhere)? {
+        Some(new) => {
+            write(AUTHORITY, "pem", 0o644, &authority_of(&new.key).map_err(refused)?)?;
+            new.key
+        }
+        None => whole::read(&directory.join(authority_file("key")))?,
+    };
     let cluster_key = directory.join(KEY_FILE);
     if ClusterKey::read(&cluster_key)?.is_none() {
         ClusterKey::create(&cluster_key)?;
     }
-    let authority =
-        std::fs::read_to_string(&key).map_err(|why| Error::Invalid(format!("cannot read {}: {why}", key.display())))?;
     let mut made = Vec::new();
     for (name, addresses, operator) in wanted.all() {
-        if directory.join(format!("{name}.key")).exists() {
-            continue;
-        }
+        let taken = format!("{name} is a member already: choose another name");
+        let Some(key) = key_of(name, &taken)? else { continue };
         let mut names = addresses.to_vec();
         names.extend(operator.then(|| OPERATOR.into()));
-        let member = new_node(&authority, name, &names).map_err(refused)?;
-        write(name, "pem", 0o644, &member.certificate)?;
-        write(name, "key", 0o600, &member.key)?;
+        let certificate = new_node_for(&signer, &key.public, name, &names, true).map_err(refused)?;
+        write(name, "pem", 0o644, &certificate)?;
         made.push(name.clone());
     }
     Ok(made)
@@ -222,6 +260,23 @@ mod tests {
         assert_eq!(make_identities(&place, &members(&["meta", "store1"], &[])).unwrap(), ["meta", "store1"]);
         assert_eq!(make_identities(&place, &members(&["meta", "store2"], &["admin"])).unwrap(), ["store2", "admin"]);
         assert!(make_identities(&place, &members(&["meta"], &["admin"])).unwrap().is_empty());
+        // A run that was killed before it wrote the certificate does no harm.
+        let certificate = place.join("store1.pem");
+        std::fs::remove_file(&certificate).unwrap();
+        assert_eq!(make_identities(&place, &members(&["store1"], &[])).unwrap(), ["store1"]);
+        assert!(Identity::at(&place.join("store1")).server().is_ok());
+        // Nor one that was killed before it wrote that of the authority.
+        let [pem, key] = ["authority.pem", "authority.key"].map(|name| place.join(name));
+        std::fs::remove_file(&pem).unwrap();
+        assert_eq!(make_identities(&place, &members(&["store3"], &[])).unwrap(), ["store3"]);
+        for member in ["store1.pem", "store3.pem"] {
+            assert!(wire::is_issued_by(&place.join(member), &pem).unwrap(), "{member}");
+        }
+        // Where the authority's key is not, there is no second authority.
+        std::fs::rename(&key, place.join("away")).unwrap();
+        let said = make_identities(&place, &members(&["store4"], &[])).unwrap_err().to_string();
+        assert!(said.contains("whose key is elsewhere") && !key.exists(), "{said}");
+        std::fs::rename(place.join("away"), &key).unwrap();
         // A member keeps its kind.
         for bad in [members(&[], &["meta"]), members(&["admin"], &[])] {
             assert!(make_identities(&place, &bad).unwrap_err().to_string().contains("choose another name"));
@@ -250,7 +305,7 @@ mod tests {
         let authority = std::fs::read_to_string(place.join("authority.key")).unwrap();
         let longer = "x".repeat(64);
         for bad in ["42", "a.42", "x-", "-x", "a.-b", "a..b", &longer] {
-            let made = new_node(&authority, bad, &[]).unwrap();
+            let made = wire::certificates::new_node(&authority, bad, &[]).unwrap();
             std::fs::write(place.join("bad.pem"), made.certificate).unwrap();
             assert!(wire::names_in(&place.join("bad.pem")).unwrap().is_empty(), "{bad}");
             let said = make_identities(&place, &members(&[bad], &[])).unwrap_err().to_string();
@@ -263,5 +318,13 @@ mod tests {
         let disguised = Members { members: vec![("x".into(), vec![OPERATOR.into()])], ..Members::default() };
         assert!(make_identities(&place, &disguised).is_err());
         std::fs::remove_dir_all(&place).unwrap();
+    }
+
+    #[test]
+    fn addresses_are_compared_as_such_and_names_without_case() {
+        for (a, b) in [("2001:DB8::1", "2001:db8:0::1"), ("Node1.x", "node1.X"), ("::ffff:10.0.0.1", "10.0.0.1")] {
+            assert!(is_same_host(a, b), "{a} {b}");
+        }
+        assert!(!is_same_host("10.0.0.1", "10.0.0.10") && !is_same_host("node1", "node1.x"));
     }
 }

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+pub mod admission;
 pub mod capability;
 #[cfg(test)]
 mod golden;
@@ -18,18 +19,21 @@ mod identity;
 mod machine;
 pub mod meta_server;
 pub mod metrics;
+mod opening;
 mod places;
 mod ranks;
 mod shares;
 #[cfg(test)]
 mod simulation;
 pub mod store;
+pub mod whole;
 
 pub use address::{StoreAddress, VolumeAddress};
 pub use capability::ClusterKey;
 pub use identity::{Identity, Members, make_identities, use_identity};
 pub use machine::start_of_machine;
 pub use meta_server::{MetaServer, Peer, Standby, Whereabouts, command, connect, keep, set_server_timeout};
+pub use opening::{client_name, open};
 pub use places::ClusterPlaces;
 pub use store::{RemoteTarget, Store, set_channels};
 

@@ -3,9 +3,8 @@
 use crate::address::StoreAddress;
 use crate::capability::Credentials;
 use crate::store::{RemoteTarget, Stores};
-use fs::{Directories, Error, Places, Result};
+use fs::{Directories, Error, Gauge, Places, Result};
 use plan::Domain;
-use plan::placement::Observed;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use volume::target::Target;
@@ -71,9 +70,9 @@ impl Places for ClusterPlaces {
         self.stores.arrange(members.iter().filter_map(store));
     }
 
-    fn load(&self, place: &Path) -> Option<Observed> {
+    fn gauge(&self, place: &Path) -> Option<Gauge> {
         let (server, target) = StoreAddress::parts_of(place)?;
-        self.stores.reports.observed(server, target)
+        Some(self.stores.reports.gauge(server, target))
     }
 
     fn full(&self, place: &Path) -> Result<PathBuf> {

@@ -66,16 +66,19 @@ pub use maintenance::repair::Repaired;
 pub use maintenance::status::{AtRisk, DomainStatus, Status, TargetStatus, Written};
 pub use maintenance::targets::wait_until_closed;
 pub use maintenance::verify::{Away, Problem, Scrub, Verified};
-pub use meta::{Attributes, BulkFile, FileKind, Listed, New, ROOT, RenameMode, SetTime, Time, unprivileged};
+pub use meta::{
+    Attributes, BulkFile, FileKind, KeyEntry, KeyPage, Listed, New, ROOT, RenameMode, SetTime, Time, unprivileged,
+};
 pub use plan::coding::Coding;
 pub use plan::membership::TargetState;
 pub use plan::placement::{Placement, PolicyName, Scoring};
 pub use plan::topology::{Coordinates, Torus};
-pub use plan::{Domain, Ino};
+pub use plan::{Domain, Ino, object_name};
 pub use server::Sessions;
 pub use session::port::FileLock;
 pub use tenure::Tenure;
 pub use volume::create::Create;
+pub use volume::gauge::Gauge;
 pub use volume::holder::holder_id;
 pub use volume::label;
 pub use volume::opened::{METADATA_BYTES, OpenOptions, Warn, lock as lock_directory};

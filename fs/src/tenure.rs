@@ -29,6 +29,11 @@ impl FileSystem {
         }
     }
 
+    /// Whether reads of metadata within this time wait for no renewal of the lease.
+    pub fn lease_lasts(&self, time: std::time::Duration) -> bool {
+        self.role.owner().is_none_or(|engine| engine.journal.lease_lasts(time))
+    }
+
     /// Why the metadata is in trouble, if it is.
     pub fn trouble(&self) -> Option<String> {
         self.role.owner().and_then(|engine| engine.journal.status().trouble)

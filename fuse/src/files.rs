@@ -58,6 +58,7 @@ files! {
     fn usage(&self) -> Result<Usage>;
     fn append(&self, ino: Ino, data: &[u8]) -> Result<()>;
     fn is_read_only(&self) -> bool;
+    fn read_ahead_bytes(&self) -> usize;
     fn lock(&self, ino: Ino, wanted: &FileLock, wait: Option<&dyn Fn() -> bool>) -> Result<bool>;
     fn unlock(&self, ino: Ino, owner: u64, first: u64, last: u64) -> Result<()>;
     fn conflicting_lock(&self, ino: Ino, wanted: &FileLock) -> Result<Option<FileLock>>;

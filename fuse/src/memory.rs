@@ -376,6 +376,10 @@ impl Files for Memory {
     fn usage(&self) -> Result<Usage> {
         Ok(Usage { total: 10 << 30, free: 7 << 30, files: 3 })
     }
+    fn read_ahead_bytes(&self) -> usize {
+        1 << 20
+    }
+
     fn is_read_only(&self) -> bool {
         false
     }

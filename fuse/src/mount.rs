@@ -12,14 +12,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How far the kernel reads ahead in files that are read from front to back, in KiB: some requests
-/// of 1 MiB at a time.
-const READ_AHEAD_KIB: u32 = 16384;
-
 /// How much of the memory for unwritten pages they may take, in percent. The kernel gives FUSE 1,
 /// at which writers wait for each request; the rest stays for the disks that the volume is on, so
 /// that this process can always write.
-const DIRTY_PERCENT: u32 = 20;
+const DIRTY_PERCENT: usize = 20;
 
 /// How often the thread looks whether a mount is over.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
@@ -47,12 +43,13 @@ pub(crate) fn mount_files<F: Files>(files: Arc<F>, mountpoint: &Path, options: &
     let device = device::mount(&path, &options)?;
     let mount = mounts::at(&path).ok_or_else(|| Error::NotMounted(path.clone()))?;
     let refused = Arc::new(Refused::default());
+    let read_ahead_kib = files.read_ahead_bytes() >> 10;
     let session = serve(files, &options, device, refused.clone()).map_err(|error| {
         // The reason why serving failed matters more than whether the mount went away.
         let _ = detach(&mount, true);
         Error::System(format!("serving {} failed", path.display()), error)
     })?;
-    for (name, value) in [("read_ahead_kb", READ_AHEAD_KIB), ("max_ratio", DIRTY_PERCENT)] {
+    for (name, value) in [("read_ahead_kb", read_ahead_kib), ("max_ratio", DIRTY_PERCENT)] {
         // It takes root, and without it the mount is only slower.
         let _ = std::fs::write(format!("/sys/class/bdi/{}/{name}", mount.device.display()), value.to_string());
     }

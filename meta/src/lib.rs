@@ -14,6 +14,7 @@ mod keys;
 pub mod kv;
 pub mod namespace;
 mod number;
+mod orders;
 mod ranks;
 mod record;
 mod requests;
@@ -22,8 +23,8 @@ mod transaction;
 
 pub use error::Error;
 pub use namespace::{
-    AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, FILE_CAPABILITIES, Listed, MAX_EXTENTS, MAX_SIZE,
-    New, ROOT, Removed, Rename, RenameMode, Resize, SetTime, check_name, unprivileged,
+    AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, FILE_CAPABILITIES, KeyEntry, KeyPage, Listed,
+    MAX_EXTENTS, MAX_SIZE, New, ROOT, Removed, Rename, RenameMode, Resize, SetTime, check_name, unprivileged,
 };
 pub use record::{DeadStripe, FileKind, SetRecord, StripeRecord, Time, Totals};
 pub use requests::IdempotencyKey;
@@ -45,6 +46,7 @@ pub struct Meta {
     inos: Ranked<number::Lease, FileNumbers>,
     sets: Ranked<number::Lease, SetNumbers>,
     floors: requests::Floors,
+    orders: Arc<orders::Orders>,
 }
 
 impl Meta {
@@ -55,7 +57,9 @@ impl Meta {
     /// When the engine cannot be read or written.
     pub fn open(kv: Arc<dyn kv::Kv>, owner: (u32, u32), now: Time) -> Result<Self> {
         let (inos, sets) = (Ranked::new(number::Lease::inos()), Ranked::new(number::Lease::sets()));
-        let meta = Self { kv, inos, sets, floors: requests::Floors::default() };
+        let orders = Arc::<orders::Orders>::default();
+        let kv = Arc::new(orders::Watched { kv, orders: orders.clone() });
+        let meta = Self { kv, inos, sets, floors: requests::Floors::default(), orders };
         meta.make_root(owner, now)?;
         Ok(meta)
     }

@@ -7,10 +7,12 @@ volume::ranks! {
     // Turns: targets may be waited for under them.
     pub(crate) FileNumbers = 60;
     pub(crate) SetNumbers = 62;
+    pub(crate) NameOrdersMade = 64;
     pub(crate) MirrorChanges = 70;
     pub(crate) CommitOrder = 72;
 
     // What is held for moments only.
+    pub(crate) NameOrders = FIRST_BRIEF + 77;
     pub(crate) LeaseGrants = FIRST_BRIEF + 78;
     pub(crate) Changes = FIRST_BRIEF + 80;
     pub(crate) MirrorFiles = FIRST_BRIEF + 82;

@@ -17,7 +17,7 @@ use archive::restore::{Restorer, Restoring, VolumeTree, Walked};
 use archive::roles::{Manager, Reporter, Show};
 use archive::transport::{Broken, Crew, MANAGER, REPORTER, Rank, live};
 use archive::walk::{Filter, List, SourceTree, Walking};
-use cli::archiving::{Failure, client_name, options, server_of};
+use cli::archiving::{Failure, options, server_of};
 use fs::FileSystem;
 use std::sync::{Arc, Mutex};
 
@@ -217,8 +217,8 @@ pub fn introduce(arguments: &Arguments) -> Result<(), Failure> {
 /// When it cannot be opened.
 pub fn open_here(line: &Line, setup: &Setup) -> Result<Arc<FileSystem>, Failure> {
     Ok(match server_of(&setup.volume)? {
-        Some(address) => cluster::connect(&address, &client_name(), options(false))?,
-        None => connect(line, &client_name(), &setup.absent, options(false))?,
+        Some(address) => cluster::connect(&address, &cluster::client_name(), options(false))?,
+        None => connect(line, &cluster::client_name(), &setup.absent, options(false))?,
     })
 }
 

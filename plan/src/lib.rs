@@ -17,6 +17,7 @@
 //! - [`report`]: what a storage server tells of itself, and what that says of its load.
 //! - [`processors`]: what the processors of a machine did.
 //! - [`backoff`]: when to try again what failed.
+//! - [`object_name`]: which names the parts of S3 keys have, and in what order they are listed.
 //! - [`bucket`]: how long to wait, so that a rate is kept.
 //! - [`sizes`]: how people write lengths in bytes.
 //! - [`topology`]: the layers of a network and their prime nodes, and distances in a torus.
@@ -26,6 +27,7 @@
 
 pub mod backoff;
 pub mod bucket;
+mod by_target;
 pub mod coding;
 pub mod cost;
 pub mod domain;
@@ -37,6 +39,7 @@ pub mod inline;
 pub mod late;
 pub mod masters;
 pub mod membership;
+pub mod object_name;
 pub mod placement;
 pub mod processors;
 pub mod repair;

@@ -4,31 +4,32 @@
 use crate::failure::failed;
 use crate::gateway::Gateway;
 use crate::keys::{KeyFile, Keys, Rights, check};
-use crate::text::pairs;
+use crate::known::Known;
+use crate::permits::no_signature;
+use crate::rights::{Asker, On};
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HeaderName};
+use objects::Objects;
+use objects::text::pairs;
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};
+use s3s::path::S3Path;
 use s3s::{S3Result, s3_error};
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How long a key that was removed or rotated may go on to work.
-const KNOWN_FOR: Duration = Duration::from_secs(5);
-/// The most keys that are known at a time.
-const MAX_KNOWN: usize = 10_000;
 /// How far clocks may be apart, in seconds.
 const MAX_SKEW: i64 = 15 * 60;
 
-type Known = Option<(String, Rights)>;
+/// A secret, and what its key may do; None if there is no such key.
+type Found = Option<(String, Rights)>;
 
 /// Knows the keys.
 #[derive(Clone)]
 pub struct Access {
     gateway: Gateway,
     key: Arc<KeyFile>,
-    known: Arc<Mutex<HashMap<String, (Instant, Known)>>>,
+    known: Arc<Known<Found>>,
 }
 
 impl Access {
@@ -37,31 +38,19 @@ impl Access {
         Self { gateway, key: Arc::new(key), known: Arc::default() }
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<String, (Instant, Known)>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn find(&self, id: &str) -> S3Result<Known> {
+    async fn find(&self, id: &str) -> S3Result<Found> {
         // What can be no key is not remembered either: anybody may send it.
         if check(id).is_err() {
             return Ok(None);
         }
-        if let Some((since, known)) = self.known().get(id)
-            && since.elapsed() < KNOWN_FOR
-        {
-            return Ok(known.clone());
+        if let Some(found) = self.known.fresh(id) {
+            return Ok(found);
         }
-        let (key, asked) = (self.key.clone(), id.to_owned());
-        let find = move |objects: &crate::objects::Objects| {
-            Keys::of(objects, &key).secret(&asked).map_err(|error| failed(&error))
+        let (known, key, id) = (self.known.clone(), self.key.clone(), id.to_owned());
+        let find = move |objects: &Objects| {
+            known.read(&id, || Keys::of(objects, &key).secret(&id).map_err(|error| failed(&error)))
         };
-        let found = self.gateway.beside(find).await?;
-        let mut known = self.known();
-        if known.len() >= MAX_KNOWN {
-            known.clear();
-        }
-        known.insert(id.to_owned(), (Instant::now(), found.clone()));
-        Ok(found)
+        self.gateway.beside(find).await
     }
 }
 
@@ -71,11 +60,6 @@ impl S3Auth for Access {
         let found = self.find(id).await?;
         found.map(|(secret, _)| SecretKey::from(secret)).ok_or_else(|| s3_error!(InvalidAccessKeyId))
     }
-}
-
-/// Whether an operation only reads.
-fn reads(operation: &str) -> bool {
-    ["Get", "Head", "List"].iter().any(|word| operation.starts_with(word))
 }
 
 /// Seconds since 1970 of `20240229T235959Z`.
@@ -128,7 +112,8 @@ impl S3Access for Access {
         if is_presigned && signature.is_some() {
             return Err(s3_error!(InvalidArgument, "a request is signed in its URL or in a header, not in both"));
         }
-        if let Some(name) = unsigned(asked.headers(), &signed_headers(signature, &query)) {
+        let is_signed = is_presigned || signature.is_some();
+        if is_signed && let Some(name) = unsigned(asked.headers(), &signed_headers(signature, &query)) {
             return Err(s3_error!(AccessDenied, "the header {name} is not signed"));
         }
         // A presigned request says itself how long it is good.
@@ -139,19 +124,40 @@ impl S3Access for Access {
                 return Err(s3_error!(RequestTimeTooSkewed));
             }
         }
-        let id = match asked.credentials() {
-            Some(credentials) => credentials.access_key.clone(),
-            None => return Err(s3_error!(AccessDenied, "the request is not signed")),
+        let asker = match asked.credentials() {
+            Some(credentials) => {
+                let id = credentials.access_key.clone();
+                let (_, rights) = self.find(&id).await?.ok_or_else(|| s3_error!(InvalidAccessKeyId))?;
+                Asker { key: Some((id, rights)) }
+            }
+            None => Asker::default(),
         };
-        let (_, rights) = self.find(&id).await?.ok_or_else(|| s3_error!(InvalidAccessKeyId))?;
-        if rights.read_only && !reads(asked.s3_op().name()) {
-            return Err(s3_error!(AccessDenied, "this key may only read"));
-        }
-        if asked.s3_path().get_bucket_name().is_some_and(|bucket| !rights.has(bucket)) {
-            return Err(s3_error!(AccessDenied, "this key may not use this bucket"));
-        }
-        asked.extensions_mut().insert(rights);
+        self.permit_path(&asker, asked.s3_op().name(), asked.s3_path(), &query).await?;
+        asked.extensions_mut().insert(asker);
         Ok(())
+    }
+}
+
+impl Access {
+    /// Whether who asks may do an operation. Of an operation on two objects, or on many, this is
+    /// about the one in the path; the operation asks for the others (`Gateway::permit`).
+    pub async fn permit_path(
+        &self,
+        asker: &Asker,
+        operation: &str,
+        path: &S3Path,
+        query: &[(String, String)],
+    ) -> S3Result<()> {
+        let Some(bucket) = path.get_bucket_name() else {
+            // Of the buckets, those that a key may use are shown.
+            return if asker.key.is_some() { Ok(()) } else { Err(no_signature()) };
+        };
+        if operation == "DeleteObjects" {
+            return self.gateway.may_remove_some(asker, bucket).await;
+        }
+        let prefix = query.iter().find(|(name, _)| name == "prefix").map_or("", |(_, prefix)| prefix);
+        let prefix = operation.starts_with("List").then_some(prefix);
+        self.gateway.allow(asker, operation, &On { bucket, object: path.get_object_key(), prefix }).await
     }
 }
 
@@ -183,11 +189,5 @@ mod tests {
         let url = [("X-Amz-SignedHeaders".to_owned(), "host;x-amz-copy-source;x-amz-date".to_owned())];
         assert_eq!(unsigned(&headers, &signed_headers(None, &url)), None);
         assert!(unsigned(&headers, &signed_headers(None, &[])).is_some());
-    }
-
-    #[test]
-    fn operations_that_read_begin_so() {
-        assert!(reads("GetObject") && reads("ListBuckets") && reads("HeadBucket"));
-        assert!(!reads("PutObject") && !reads("DeleteObjects") && !reads("UploadPartCopy"));
     }
 }

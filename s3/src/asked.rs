@@ -1,9 +1,9 @@
 //! What requests say in their headers, where the library reads them otherwise than S3 does.
 
-use crate::objects::Condition;
-use crate::text::decode;
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, IF_MATCH, IF_NONE_MATCH};
+use objects::Condition;
+use objects::text::decode;
 use s3s::dto::{ETagCondition, Range};
 use s3s::{S3Result, s3_error};
 
@@ -29,6 +29,17 @@ pub fn source(headers: &HeaderMap) -> S3Result<(String, String, Option<String>)>
     Ok((bucket.to_owned(), key.to_owned(), version.map(text).transpose()?))
 }
 
+/// Refuses what is asked of a version: objects have none.
+///
+/// # Errors
+/// `NoSuchVersion`.
+pub fn unversioned(version: Option<&String>) -> S3Result<()> {
+    match version.map(String::as_str) {
+        None | Some("null" | "") => Ok(()),
+        Some(_) => Err(s3_error!(NoSuchVersion)),
+    }
+}
+
 /// The condition of a write whose input has none in the library.
 ///
 /// # Errors
@@ -38,7 +49,21 @@ pub fn condition(headers: &HeaderMap) -> S3Result<Condition> {
         let value = headers.get(&name).map(|value| ETagCondition::parse_http_header(value.as_bytes()));
         value.transpose().map_err(|_| s3_error!(InvalidArgument, "{name} is \"ETAG\" or *"))
     };
-    Condition::of_write(parsed(IF_MATCH)?.as_ref(), parsed(IF_NONE_MATCH)?.as_ref())
+    of_write(parsed(IF_MATCH)?.as_ref(), parsed(IF_NONE_MATCH)?.as_ref())
+}
+
+/// The condition of the headers `If-Match` and `If-None-Match` of a write.
+///
+/// # Errors
+/// `NotImplemented`.
+pub fn of_write(matches: Option<&ETagCondition>, differs: Option<&ETagCondition>) -> S3Result<Condition> {
+    match (matches, differs) {
+        (None, None) => Ok(Condition::Always),
+        (None, Some(ETagCondition::Any)) => Ok(Condition::Absent),
+        (Some(ETagCondition::Any), None) => Ok(Condition::Present),
+        (Some(ETagCondition::ETag(tag)), None) => Ok(Condition::Matches(tag.value().to_owned())),
+        _ => Err(s3_error!(NotImplemented, "a write takes If-None-Match: * or If-Match, and not both")),
+    }
 }
 
 /// The range of a copied part: it has both ends.

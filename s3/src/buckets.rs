@@ -1,10 +1,10 @@
 //! Buckets are directories.
 
-use crate::failure::{failed, is};
-use crate::home::new;
-use crate::multipart::entries;
-use crate::objects::{Objects, answer};
+use crate::failure::{answer, failed, is};
 use fs::{FileKind, Ino};
+use objects::Objects;
+use objects::home::new;
+use objects::multipart::entries;
 use rustix::io::Errno;
 use s3s::path::check_bucket_name;
 use s3s::{S3Result, s3_error};
@@ -19,7 +19,7 @@ pub fn create(objects: &Objects, bucket: &str) -> S3Result<()> {
         return Err(s3_error!(InvalidBucketName));
     }
     match objects.fs.make(objects.home.root, bucket.as_bytes(), &new(FileKind::Directory, 0o755)) {
-        Ok(_) => objects.settle(objects.home.root),
+        Ok(_) => Ok(objects.settle(objects.home.root)?),
         Err(error) if is(&error, Errno::EXIST) => Err(s3_error!(BucketAlreadyOwnedByYou)),
         Err(error) => Err(failed(&error)),
     }
@@ -35,7 +35,7 @@ pub fn delete(objects: &Objects, bucket: &str) -> S3Result<()> {
         return Err(s3_error!(BucketNotEmpty));
     }
     drop_empty(objects, objects.home.root, bucket.as_bytes(), directory)?;
-    objects.settle(objects.home.root)
+    Ok(objects.settle(objects.home.root)?)
 }
 
 /// Whether there are only directories in a directory.

@@ -1,8 +1,8 @@
 //! What a client says of the bytes that it sends: MD5 and five checksums, in headers or behind the
 //! bytes. All that it says is compared before the object is there, and the checksums are kept.
 
-use crate::about::hex;
 use hyper::HeaderMap;
+use objects::about::hex;
 use s3s::checksum::ChecksumHasher;
 use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Md5, Sha1, Sha256};
 use s3s::dto::Checksum;

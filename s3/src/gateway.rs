@@ -1,9 +1,11 @@
 //! What all operations share: the objects, the threads for small ones, and the memory that bodies
 //! may take together.
 
-use crate::batch::Batches;
-use crate::listing::Listings;
-use crate::objects::Objects;
+use crate::known::Known;
+use crate::settings::Settings;
+use objects::Objects;
+use objects::batch::Batches;
+use objects::listing::Listings;
 use s3s::{S3Error, S3ErrorCode, S3Result};
 use std::sync::{Arc, Mutex};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -20,8 +22,10 @@ pub struct Gateway {
     pub objects: Arc<Objects>,
     /// Stores small objects.
     pub batches: Arc<Batches>,
-    /// Listings that clients are in the middle of.
+    /// Finds pages of keys.
     pub listings: Arc<Listings>,
+    /// What is known of buckets.
+    pub known: Arc<Known<Arc<Settings>>>,
     /// Held by the thread that removes what is left over.
     pub sweeping: Arc<Mutex<()>>,
     /// Places of large bodies that are stored.
@@ -31,14 +35,14 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// A gateway whose bodies take `memory` bytes together, and whose listings a quarter of that
-    /// besides.
+    /// A gateway whose bodies take `memory` bytes together (`server::Options`).
     pub fn new(objects: Objects, memory: u64) -> Self {
         let units = u32::try_from(memory / UNIT).unwrap_or(u32::MAX).max(1);
         let objects = Arc::new(objects);
         Self {
             batches: Arc::new(Batches::start(&objects)),
-            listings: Arc::new(Listings::new(memory / 4)),
+            listings: Arc::new(Listings::new(memory / 16)),
+            known: Arc::default(),
             sweeping: Arc::default(),
             large: Arc::new(Semaphore::new(LARGE)),
             memory: Arc::new(Semaphore::new(units as usize)),

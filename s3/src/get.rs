@@ -3,11 +3,11 @@
 
 use crate::failure::failed;
 use crate::gateway::Gateway;
-use crate::objects::Objects;
-use crate::opened::Opened;
 use bytes::Bytes;
 use fs::{FileSystem, Ino, Time};
 use futures::StreamExt;
+use objects::Objects;
+use objects::Opened;
 use s3s::dto::{ETagCondition, StreamingBlob, Timestamp};
 use s3s::{Body, S3Error, S3ErrorCode, S3Result, s3_error};
 use std::ops::Range;

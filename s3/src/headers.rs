@@ -1,24 +1,16 @@
 //! Headers of requests that are kept with an object, and those that ask for what does not exist.
 
-use crate::about::About;
-use crate::text::pairs;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, Uri};
+use objects::about::{self, About, KEPT};
+use objects::text::pairs;
 use s3s::dto::Metadata;
 use s3s::{S3Result, s3_error};
-use std::collections::BTreeMap;
 
-/// Headers that a GET returns as a PUT gave them.
-const KEPT: [&str; 6] =
-    ["content-type", "cache-control", "content-disposition", "content-encoding", "content-language", "expires"];
+/// The tags of an object that is written.
+pub const TAGGING: &str = "x-amz-tagging";
 /// What a GET says of an object whose type nobody said.
 const TYPE: &str = "binary/octet-stream";
-/// The most user metadata, in bytes.
-const MAX_METADATA: usize = 2048;
-/// The most of the headers that are kept, in bytes.
-const MAX_HEADERS: usize = 8 << 10;
-/// The most tags of an object, and the longest key and value, in characters.
-const MAX_TAGS: (usize, usize, usize) = (10, 128, 256);
 /// Headers that ask for something which is not done. To go on as if it were would be a lie.
 const REFUSED: [&str; 6] = [
     "x-amz-server-side-encryption",
@@ -63,32 +55,12 @@ pub fn about(headers: &HeaderMap, metadata: Option<Metadata>) -> S3Result<About>
             about.headers.insert(name.to_owned(), value);
         }
     }
-    if about.headers.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MAX_HEADERS {
-        return Err(s3_error!(MetadataTooLarge, "the headers that are kept are over 8 KiB together"));
-    }
     about.metadata = metadata.unwrap_or_default().into_iter().collect();
-    if about.metadata.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MAX_METADATA {
-        return Err(s3_error!(MetadataTooLarge));
+    if let Some(value) = headers.get(TAGGING).and_then(|value| value.to_str().ok()) {
+        about.tags = about::tags(pairs(value).ok_or_else(|| s3_error!(InvalidTag))?)?;
     }
-    if let Some(value) = headers.get("x-amz-tagging").and_then(|value| value.to_str().ok()) {
-        about.tags = tags(pairs(value).ok_or_else(|| s3_error!(InvalidTag))?)?;
-    }
+    about.fits()?;
     Ok(about)
-}
-
-/// Tags, if there are not too many and none is too long.
-///
-/// # Errors
-/// `InvalidTag`.
-pub fn tags(given: Vec<(String, String)>) -> S3Result<BTreeMap<String, String>> {
-    let (most, key, value) = MAX_TAGS;
-    let count = given.len();
-    let fits = given.iter().all(|(k, v)| !k.is_empty() && k.chars().count() <= key && v.chars().count() <= value);
-    let tags: BTreeMap<String, String> = given.into_iter().collect();
-    if count > most || !fits || tags.len() < count {
-        return Err(s3_error!(InvalidTag, "an object has at most 10 tags, each key once"));
-    }
-    Ok(tags)
 }
 
 /// The headers of an answer that has an object. What the request says in its query (`response-*`)
@@ -108,4 +80,9 @@ pub fn of_object(about: &About, uri: &Uri) -> HeaderMap {
         }
     }
     headers
+}
+
+/// A number as answers have it.
+pub fn signed(value: usize) -> i32 {
+    i32::try_from(value).unwrap_or(i32::MAX)
 }

@@ -2,11 +2,12 @@
 //! sealed with a key that is not in the volume (ChaCha20-Poly1305, RFC 8439), so who reads disks or
 //! backups cannot sign requests. What a key may do is sealed with it.
 
-use crate::about::{hex, unhex};
-use crate::home::{Home, is_missing, new};
-use crate::multipart::entries;
-use crate::objects::{KEY, Objects, now};
+pub use crate::rights::Rights;
 use fs::{FileKind, FileSystem, RenameMode};
+use objects::about::{hex, unhex};
+use objects::home::{Home, is_missing, new};
+use objects::multipart::entries;
+use objects::{KEY, Objects, now};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
@@ -20,24 +21,6 @@ const PREFIX: &str = "WEFT";
 const LETTERS: &[u8; 32] = b"ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 /// How long a stored key may be, in bytes.
 const MAX_STORED: usize = 64 << 10;
-
-/// What a key may do.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rights {
-    /// It may not change anything.
-    #[serde(default)]
-    pub read_only: bool,
-    /// It may use these buckets; all, if there are none here.
-    #[serde(default)]
-    pub buckets: Vec<String>,
-}
-
-impl Rights {
-    /// Whether a bucket is one that it may use.
-    pub fn has(&self, bucket: &str) -> bool {
-        self.buckets.is_empty() || self.buckets.iter().any(|own| own == bucket)
-    }
-}
 
 /// A key without its secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -112,7 +95,7 @@ pub struct Keys<'a> {
 
 /// What a secret is sealed together with: it opens only for this key and these rights.
 fn sealed_with(id: &str, since: i64, rights: &Rights) -> Aad<Vec<u8>> {
-    Aad::from(format!("{id}\n{since}\n{}\n{}", rights.read_only, rights.buckets.join("\n")).into_bytes())
+    Aad::from(format!("{id}\n{since}\n{}", rights.sealed_text()).into_bytes())
 }
 
 impl<'a> Keys<'a> {

@@ -1,46 +1,49 @@
 //! An S3 gateway: buckets are directories, keys are paths, and the bytes are those that a mount
 //! shows. Calls of `fs::FileSystem` are its only way to data.
 //!
-//! - `names`: a part of a key as a name, and back.
-//! - `home`, `objects`, `naming`, `opened`, `about`: where things are, how they get their names,
-//!   and what is kept of an object.
-//! - `put`, `batch`, `get`, `copy`, `multipart`, `level`, `listing`: what the operations do.
-//! - `ops`: the operations of S3, each a few lines; `asked`: what requests say in their headers.
-//! - `keys`, `access`, `server`, `silence`: who may ask, and the connections.
+//! - `objects`, a crate of its own: where objects are, what is kept of them, how they are put,
+//!   copied and listed.
+//! - `put`, `get`, `reading`: bodies of requests and answers.
+//! - `ops`: the operations of S3, each a few lines; `copying`, `removing`, `tags`, `parts`: those
+//!   that are longer; `asked`, `headers`, `digest`, `token`: what requests say.
+//! - `settings`, `configure`, `policy`, `cors`, `lifecycle`: what is set for a bucket.
+//! - `keys`, `rights`, `permits`, `access`, `known`: who may do what.
+//! - `server`, `silence`, `sweep`: the connections, and what is done without being asked.
 #![forbid(unsafe_code)]
 
-mod about;
 mod access;
 mod asked;
-mod batch;
 mod buckets;
-mod copy;
+mod configure;
+mod copying;
+mod cors;
 mod digest;
 mod failure;
 mod gateway;
 mod get;
 mod headers;
-mod home;
 pub mod keys;
-mod level;
-mod listing;
-mod multipart;
-mod names;
-mod naming;
-mod objects;
-mod opened;
+mod known;
+mod lifecycle;
 mod ops;
 mod parts;
+mod permits;
+mod policy;
 mod put;
 mod reading;
+mod removing;
+mod rights;
 mod server;
+mod settings;
 mod silence;
 mod sweep;
+mod tags;
 #[cfg(test)]
 mod tests;
-mod text;
 mod tls;
+mod token;
 
 pub use objects::Objects;
 pub use server::{Options, run};
+pub use silence::Taken;
 pub use tls::tls;

@@ -1,12 +1,14 @@
-//! What several operations do alike.
+//! Parts of uploads, and pages of both.
 
-use crate::about::ATTRIBUTE;
 use crate::gateway::Gateway;
-use crate::home::is_missing;
-use crate::multipart::{self, MAX_PARTS};
-use crate::objects::answer;
-use crate::put::Target;
-use crate::{headers, sweep};
+use crate::get::timestamp;
+use crate::headers;
+use crate::reading::{self, Texts, etag, limit};
+use objects::multipart::{self, MAX_PARTS};
+use objects::store::Target;
+use s3s::dto::{
+    ListMultipartUploadsInput, ListMultipartUploadsOutput, ListPartsInput, ListPartsOutput, MultipartUpload, Part,
+};
 use s3s::{S3Result, s3_error};
 
 impl Gateway {
@@ -25,33 +27,88 @@ impl Gateway {
         .await
     }
 
-    /// Sets the tags of an object.
+    /// A page of the parts of an upload.
     ///
     /// # Errors
-    /// `NoSuchKey`, `InvalidTag`.
-    pub async fn set_tags(&self, bucket: String, key: String, given: Vec<(String, String)>) -> S3Result<()> {
-        let tags = headers::tags(given)?;
-        self.beside(move |objects| {
-            let (found, mut about) = objects.get(&bucket, &key)?;
-            about.tags = tags;
-            let about = about.of(found.file.size, found.file.modified);
-            match objects.fs.set_attribute(found.file.ino, ATTRIBUTE, &about.encode(), None) {
-                Ok(()) => objects.settle(found.parent),
-                Err(error) if is_missing(&error) => Err(s3_error!(NoSuchKey)),
-                Err(error) => Err(answer(error)),
-            }
+    /// `NoSuchUpload`, `InvalidArgument`.
+    pub async fn parts_of(&self, input: ListPartsInput) -> S3Result<ListPartsOutput> {
+        let (bucket, key, id) = (input.bucket.clone(), input.key.clone(), input.upload_id.clone());
+        let (most, after) = (limit(input.max_parts)?, input.part_number_marker.unwrap_or(0));
+        let listed = self.beside(move |objects| {
+            let (directory, _) = multipart::find(objects, &bucket, &key, &id)?;
+            let there = multipart::parts(objects, directory)?;
+            let behind = there.range(after.saturating_add(1)..);
+            let parts: S3Result<Vec<Part>> = behind
+                .take(most + 1)
+                .map(|(number, part)| {
+                    let about = objects.about(&part.file)?;
+                    Ok(Part {
+                        part_number: Some(*number),
+                        e_tag: Some(etag(&about)),
+                        size: Some(part.file.size.cast_signed()),
+                        last_modified: Some(timestamp(part.file.modified)),
+                        ..Default::default()
+                    })
+                })
+                .collect();
+            parts
+        });
+        let mut parts = listed.await?;
+        let is_truncated = parts.len() > most;
+        parts.truncate(most);
+        Ok(ListPartsOutput {
+            bucket: Some(input.bucket),
+            key: Some(input.key),
+            upload_id: Some(input.upload_id),
+            max_parts: Some(headers::signed(most)),
+            part_number_marker: Some(after),
+            next_part_number_marker: parts.last().and_then(|part| part.part_number).filter(|_| is_truncated),
+            is_truncated: Some(is_truncated),
+            parts: Some(parts),
+            owner: Some(reading::owner()),
+            ..Default::default()
         })
-        .await
     }
 
-    /// Removes what is left of uploads, without anybody waiting for it.
-    pub fn sweep_soon(&self) {
-        let (objects, sweeping) = (self.objects.clone(), self.sweeping.clone());
-        drop(tokio::task::spawn_blocking(move || {
-            // What another one has passed by, and what fails, is left to the next.
-            if let Ok(_one_at_a_time) = sweeping.try_lock() {
-                let _ = sweep::sweep(&objects, false, None);
-            }
-        }));
+    /// A page of the uploads of a bucket.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `NotImplemented`.
+    pub async fn uploads_of(&self, input: ListMultipartUploadsInput) -> S3Result<ListMultipartUploadsOutput> {
+        if input.delimiter.as_ref().is_some_and(|text| !text.is_empty()) {
+            return Err(s3_error!(NotImplemented, "a list of uploads takes no delimiter"));
+        }
+        let (most, texts) = (limit(input.max_uploads)?, Texts::new(input.encoding_type.as_ref())?);
+        let bucket = input.bucket.clone();
+        let mut all = self.beside(move |objects| Ok(multipart::uploads(objects, &bucket)?)).await?;
+        let (prefix, after) = (input.prefix.unwrap_or_default(), input.key_marker.clone().unwrap_or_default());
+        let id = input.upload_id_marker.clone().unwrap_or_default();
+        all.retain(|(this, upload)| {
+            let is_behind = upload.key > after || upload.key == after && !id.is_empty() && *this > id;
+            upload.key.starts_with(&prefix) && (after.is_empty() || is_behind)
+        });
+        let is_truncated = all.len() > most;
+        all.truncate(most);
+        let last = all.last().filter(|_| is_truncated);
+        let shown = |(id, upload): &(String, multipart::Upload)| MultipartUpload {
+            key: Some(texts.of(&upload.key)),
+            upload_id: Some(id.clone()),
+            initiated: Some(timestamp(fs::Time { seconds: upload.begun, nanoseconds: 0 })),
+            owner: Some(reading::owner()),
+            ..Default::default()
+        };
+        Ok(ListMultipartUploadsOutput {
+            next_key_marker: last.map(|(_, upload)| texts.of(&upload.key)),
+            next_upload_id_marker: last.map(|(id, _)| id.clone()),
+            uploads: Some(all.iter().map(shown).collect()),
+            bucket: Some(input.bucket),
+            encoding_type: input.encoding_type,
+            is_truncated: Some(is_truncated),
+            key_marker: input.key_marker,
+            max_uploads: Some(headers::signed(most)),
+            prefix: Some(texts.of(&prefix)),
+            upload_id_marker: input.upload_id_marker,
+            ..Default::default()
+        })
     }
 }

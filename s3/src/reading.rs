@@ -1,14 +1,15 @@
 //! The operations that read: what an object is, and pages of keys.
 
-use crate::about::About;
+use crate::gateway::Gateway;
 use crate::get::{Conditions, timestamp};
-use crate::listing::{Page, Question};
-use crate::objects::Objects;
-use crate::opened::Opened;
-use crate::text::encode;
 use fs::{Attributes, FileKind};
+use objects::Objects;
+use objects::Opened;
+use objects::about::About;
+use objects::listing::{Page, Question};
+use objects::text::encode;
 use s3s::dto::{Bucket, CommonPrefix, ETag, EncodingType, Object, ObjectStorageClass, Owner, Range};
-use s3s::{S3ErrorCode, S3Result, s3_error};
+use s3s::{S3Result, s3_error};
 
 /// The most keys of a page.
 pub const MAX_KEYS: i32 = 1000;
@@ -69,8 +70,8 @@ pub fn owner() -> Owner {
 /// All buckets, in byte order.
 pub fn buckets(objects: &Objects) -> S3Result<Vec<Bucket>> {
     let mut buckets = Vec::new();
-    for (name, file) in crate::multipart::entries(objects, objects.home.root).map_err(crate::objects::answer)? {
-        if file.kind != FileKind::Directory || !crate::objects::is_bucket(&name) {
+    for (name, file) in objects::multipart::entries(objects, objects.home.root).map_err(crate::failure::answer)? {
+        if file.kind != FileKind::Directory || !objects::is_bucket(&name) {
             continue;
         }
         let creation_date = Some(timestamp(file.created));
@@ -90,6 +91,7 @@ pub fn limit(asked: Option<i32>) -> S3Result<usize> {
 }
 
 /// Texts of a listing, as the client wants them.
+#[derive(Clone, Copy)]
 pub struct Texts(bool);
 
 impl Texts {
@@ -106,33 +108,43 @@ impl Texts {
     }
 
     /// A text.
-    pub fn of(&self, text: &str) -> String {
+    pub fn of(self, text: &str) -> String {
         if self.0 { encode(text) } else { text.to_owned() }
     }
 }
 
+impl Gateway {
+    /// A page of keys, and its keys as answers have them.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`; when a directory cannot be read.
+    pub async fn page_of(
+        &self,
+        question: Question,
+        texts: Texts,
+        limit: usize,
+        with_owner: bool,
+    ) -> S3Result<(Page, Vec<Object>)> {
+        let listings = self.listings.clone();
+        self.beside(move |objects| {
+            let page = listings.page(objects, &question, limit)?;
+            let contents = contents(objects, &question.bucket, &page, texts, with_owner)?;
+            Ok((page, contents))
+        })
+        .await
+    }
+}
+
 /// The keys of a page as answers have them. A key whose file went since is left out.
-pub fn contents(
-    objects: &Objects,
-    bucket: &str,
-    page: &Page,
-    texts: &Texts,
-    with_owner: bool,
-) -> S3Result<Vec<Object>> {
-    let shown = page.keys.iter().filter_map(|(key, file)| {
-        let (file, about) = match objects.about_if_there(file) {
-            Ok(Some(about)) => (*file, about),
-            // It was replaced or removed meanwhile.
-            Ok(None) => match objects.get(bucket, key) {
-                Ok((found, about)) => (found.file, about),
-                Err(why) if why.code() == &S3ErrorCode::NoSuchKey => return None,
-                Err(why) => return Some(Err(why)),
-            },
-            Err(why) => return Some(Err(why)),
+fn contents(objects: &Objects, bucket: &str, page: &Page, texts: Texts, with_owner: bool) -> S3Result<Vec<Object>> {
+    let shown = page.keys.iter().filter_map(|key| {
+        let (file, about) = match key.found(objects, bucket) {
+            Ok(found) => found?,
+            Err(why) => return Some(Err(why.into())),
         };
         Some(Ok(Object {
             e_tag: Some(etag(&about)),
-            key: Some(texts.of(key)),
+            key: Some(texts.of(&key.key)),
             last_modified: Some(timestamp(file.modified)),
             owner: with_owner.then(owner),
             size: Some(file.size.cast_signed()),
@@ -144,7 +156,7 @@ pub fn contents(
 }
 
 /// The common prefixes of a page as answers have them.
-pub fn prefixes(page: &Page, texts: &Texts) -> Vec<CommonPrefix> {
+pub fn prefixes(page: &Page, texts: Texts) -> Vec<CommonPrefix> {
     page.prefixes.iter().map(|prefix| CommonPrefix { prefix: Some(texts.of(prefix)) }).collect()
 }
 

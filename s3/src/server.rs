@@ -2,22 +2,23 @@
 //! take together is bounded by the gateway.
 
 use crate::access::Access;
+use crate::cors::FromPage;
 use crate::gateway::Gateway;
 use crate::keys::KeyFile;
-use crate::objects::{Objects, is_bucket};
-use crate::silence::{Heard, Taken};
-use crate::sweep::sweep;
+use crate::silence::{Heard, SILENCE, Taken};
+use crate::sweep::sweep_now_and_then;
 use hyper::body::Incoming;
-use hyper::header::{CONNECTION, CONTENT_TYPE, EXPECT, HeaderValue};
+use hyper::header::{CONNECTION, CONTENT_TYPE, EXPECT, HOST, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::Service;
 use hyper::{Method, Request};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
+use objects::{Objects, is_bucket};
 use s3s::host::{S3Host, VirtualHost};
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::validation::NameValidation;
-use s3s::{Body, HttpError, HttpResponse, S3Result, s3_error};
+use s3s::{Body, HttpError, HttpResponse, S3Error, S3Result, s3_error};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -33,8 +34,8 @@ const IDLE: Duration = Duration::from_secs(180);
 const HANDSHAKE: Duration = Duration::from_secs(15);
 /// How long requests may go on when the gateway ends.
 const ENDING: Duration = Duration::from_secs(30);
-/// How often what is left over is looked for.
-const SWEEP_EVERY: Duration = Duration::from_secs(3600);
+/// How long work that nobody waits for any more may go on when the gateway ends.
+const LEFT: Duration = Duration::from_secs(10);
 
 /// How many requests may wait for disks and servers at a time; the others wait for those.
 const BLOCKING: usize = 256;
@@ -44,7 +45,8 @@ const FORM: &[u8] = b"multipart/form-data";
 
 /// How a gateway serves.
 pub struct Options {
-    /// What bodies may take together, in bytes; listings take a quarter of that besides.
+    /// What bodies may take together, in bytes. A page of a directory with millions of names takes
+    /// a sixteenth of that besides.
     pub memory: u64,
     /// The most connections.
     pub connections: usize,
@@ -66,7 +68,15 @@ impl NameValidation for AnyDirectory {
 }
 
 /// Names under which `BUCKET.NAME` is a bucket. Under any other name the path begins with it.
+#[derive(Clone)]
 struct Domains(Vec<String>);
+
+impl Domains {
+    /// The bucket of the header `Host`.
+    fn bucket(&self, host: Option<&str>) -> Option<String> {
+        self.parse_host_header(host?).ok()?.bucket().map(str::to_owned)
+    }
+}
 
 impl S3Host for Domains {
     fn parse_host_header<'a>(&'a self, host: &'a str) -> S3Result<VirtualHost<'a>> {
@@ -77,11 +87,18 @@ impl S3Host for Domains {
     }
 }
 
-/// Numbers the requests, and refuses what the library would hold in memory.
+/// Numbers the requests, refuses what the library would hold in memory, and says what browsers may
+/// show to pages of other sites.
 #[derive(Clone)]
 struct Numbered {
     service: S3Service,
     count: Arc<AtomicU64>,
+    gateway: Gateway,
+    domains: Arc<Domains>,
+}
+
+fn answer(refused: S3Error) -> Result<HttpResponse, HttpError> {
+    refused.to_http_response().map_err(|why| HttpError::new(Box::new(why)))
 }
 
 impl Service<Request<Incoming>> for Numbered {
@@ -98,18 +115,33 @@ impl Service<Request<Incoming>> for Numbered {
                 .and_then(|kind| kind.as_bytes().trim_ascii_start().get(..FORM.len()))
                 .is_some_and(|kind| kind.eq_ignore_ascii_case(FORM));
         let expects = request.headers().contains_key(EXPECT);
-        let answer = (!is_form).then(|| {
+        let bucket = self.domains.bucket(request.headers().get(HOST).and_then(|host| host.to_str().ok()));
+        let page = FromPage::of(request.headers(), request.method(), request.uri(), bucket);
+        let is_preflight = page.as_ref().is_some_and(|page| page.is_preflight);
+        let gateway = page.is_some().then(|| self.gateway.clone());
+        let served = (!is_form && !is_preflight).then(|| {
             let (service, request) =
                 (self.service.clone(), request.map(|body| Body::http_body_unsync(Heard::new(body))));
             async move { service.call(request).await }
         });
         Box::pin(async move {
-            let mut answer = match answer {
-                Some(answer) => answer.await?,
-                None => s3_error!(NotImplemented, "uploads of forms are not implemented")
-                    .to_http_response()
-                    .map_err(|why| HttpError::new(Box::new(why)))?,
+            let told = match (&page, &gateway) {
+                (Some(page), Some(gateway)) => {
+                    gateway.settings(&page.bucket).await.ok().and_then(|settings| page.told(&settings.cors))
+                }
+                _ => None,
             };
+            let mut answer = match served {
+                Some(served) => served.await?,
+                None if is_preflight && told.is_some() => HttpResponse::new(Body::empty()),
+                None if is_preflight => {
+                    answer(s3_error!(AccessDenied, "no CORS rule of the bucket is about this request"))?
+                }
+                None => answer(s3_error!(NotImplemented, "uploads of forms are not implemented"))?,
+            };
+            if let Some(told) = told {
+                answer.headers_mut().extend(told);
+            }
             if let Ok(number) = HeaderValue::try_from(format!("{number:016X}")) {
                 answer.headers_mut().insert("x-amz-request-id", number);
             }
@@ -139,10 +171,13 @@ pub fn run(
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.thread_name("s3").max_blocking_threads(BLOCKING).enable_all().build().map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
-    runtime.block_on(async {
+    let served = runtime.block_on(async {
         let listener = TcpListener::from_std(listener).map_err(failed)?;
         serve(listener, objects, key, options, ended).await
-    })
+    });
+    // Without a limit, this would wait for all threads, whatever they wait for.
+    runtime.shutdown_timeout(LEFT);
+    served
 }
 
 async fn serve(
@@ -159,10 +194,13 @@ async fn serve(
     builder.set_auth(access.clone());
     builder.set_access(access);
     builder.set_validation(AnyDirectory);
-    if !options.domains.is_empty() {
-        builder.set_host(Domains(options.domains));
+    let domains = Domains(options.domains);
+    if !domains.0.is_empty() {
+        builder.set_host(domains.clone());
     }
-    let service = Numbered { service: builder.build(), count: Arc::default() };
+    let (service, domains) = (builder.build(), Arc::new(domains));
+    let service = Numbered { service, count: Arc::default(), gateway: gateway.clone(), domains };
+    let objects = gateway.objects.clone();
     let sweeper = tokio::spawn(sweep_now_and_then(gateway, is_alone, options.expire));
     let tls = options.tls.map(TlsAcceptor::from);
     let (graceful, places) = (GracefulShutdown::new(), Arc::new(Semaphore::new(options.connections)));
@@ -187,16 +225,24 @@ async fn serve(
             let _place = place;
             let builder = http();
             match tls {
-                None => _ = watcher.watch(builder.serve_connection(TokioIo::new(Taken::new(stream)), service)).await,
+                None => {
+                    _ = watcher
+                        .watch(builder.serve_connection(TokioIo::new(Taken::new(stream, SILENCE)), service))
+                        .await
+                }
                 Some(tls) => {
                     if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
-                        _ = watcher.watch(builder.serve_connection(TokioIo::new(Taken::new(stream)), service)).await;
+                        _ = watcher
+                            .watch(builder.serve_connection(TokioIo::new(Taken::new(stream, SILENCE)), service))
+                            .await;
                     }
                 }
             }
         });
     }
     drop(listener);
+    // A thread that is at it is not stopped by that.
+    objects.end();
     sweeper.abort();
     let _ = tokio::time::timeout(ENDING, graceful.shutdown()).await;
     Ok(())
@@ -208,17 +254,6 @@ fn http() -> http1::Builder {
     builder
 }
 
-async fn sweep_now_and_then(gateway: Gateway, is_alone: bool, expire: Option<Duration>) {
-    let mut is_first = true;
-    loop {
-        let (alone, expire) = (is_alone && is_first, expire.map(|expire| expire.as_secs()));
-        is_first = false;
-        // What fails now is tried again in an hour.
-        let _ = gateway.beside(move |objects| sweep(objects, alone, expire).map_err(crate::objects::answer)).await;
-        tokio::time::sleep(SWEEP_EVERY).await;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,7 +261,7 @@ mod tests {
     #[test]
     fn a_bucket_is_before_a_domain() {
         let domains = Domains(vec!["s3.local".into()]);
-        let bucket = |host| domains.parse_host_header(host).unwrap().bucket().map(str::to_owned);
+        let bucket = |host| domains.bucket(Some(host));
         assert_eq!(bucket("films.s3.local:9000").as_deref(), Some("films"));
         assert_eq!(bucket("a.b.s3.local").as_deref(), Some("a.b"));
         for host in ["s3.local", "localhost:9000", "other.example", "xs3.local"] {

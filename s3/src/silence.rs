@@ -53,9 +53,9 @@ pub struct Taken<S> {
 }
 
 impl<S> Taken<S> {
-    /// By a stream.
-    pub fn new(stream: S) -> Self {
-        Self { stream, clock: Clock::new(SILENCE) }
+    /// A stream of which something must be taken within each `limit`.
+    pub fn new(stream: S, limit: Duration) -> Self {
+        Self { stream, clock: Clock::new(limit) }
     }
 }
 
@@ -179,7 +179,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let limit = Duration::from_millis(1);
-            let mut answer = Taken { stream: Client(4), clock: Clock::new(limit) };
+            let mut answer = Taken::new(Client(4), limit);
             let mut write = async |bytes| poll_fn(|context| Pin::new(&mut answer).poll_write(context, bytes)).await;
             assert_eq!(write(b"0123456789").await.unwrap(), 4);
             assert_eq!(write(b"456789").await.unwrap_err().kind(), io::ErrorKind::TimedOut);

@@ -39,7 +39,10 @@ class Gateway:
         return done.stdout
 
     def start(self):
-        command = [self.weft, "s3", self.volume, "--listen", "127.0.0.1:0"]
+        self.begin(self.volume)
+
+    def begin(self, *of):
+        command = [self.weft, "s3", *of, "--listen", "127.0.0.1:0"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
         # s3 server on ADDRESS: what it serves
@@ -393,9 +396,116 @@ def rights(gateway, s3):
     assert keys["access_key"] not in gateway.run("s3", "key", "list", gateway.volume)
 
 
+def grants(gateway, s3):
+    s3.create_bucket(Bucket="parts")
+    for key in ["2024/a", "2024/in/a", "2025/a"]:
+        s3.put_object(Bucket="parts", Key=key, Body=b"x")
+    words = ["--list", "parts/2024/", "--read", "parts/2024/", "--write", "parts/2024/in/"]
+    some = gateway.client(json.loads(gateway.run("s3", "key", "add", gateway.volume, "--json", *words)))
+    assert some.get_object(Bucket="parts", Key="2024/a")["Body"].read() == b"x"
+    assert some.list_objects_v2(Bucket="parts", Prefix="2024/in")["KeyCount"] == 1
+    assert [bucket["Name"] for bucket in some.list_buckets()["Buckets"]] == ["parts"]
+    some.put_object(Bucket="parts", Key="2024/in/b", Body=b"y")
+    some.copy_object(Bucket="parts", Key="2024/in/c", CopySource="parts/2024/a")
+    upload = some.create_multipart_upload(Bucket="parts", Key="2024/in/d")["UploadId"]
+    some.abort_multipart_upload(Bucket="parts", Key="2024/in/d", UploadId=upload)
+    refused("AccessDenied", some.get_object, Bucket="parts", Key="2025/a")
+    refused("AccessDenied", some.put_object, Bucket="parts", Key="2024/a", Body=b"")
+    refused("AccessDenied", some.list_objects_v2, Bucket="parts")
+    refused("AccessDenied", some.copy_object, Bucket="parts", Key="2024/in/c", CopySource="parts/2025/a")
+    refused("AccessDenied", some.create_bucket, Bucket="other")
+    refused("AccessDenied", some.put_bucket_policy, Bucket="parts", Policy="{}")
+    done = some.delete_objects(Bucket="parts", Delete={"Objects": [{"Key": "2024/in/b"}, {"Key": "2024/a"}]})
+    assert [found["Key"] for found in done["Deleted"]] == ["2024/in/b"]
+    assert [(found["Key"], found["Code"]) for found in done["Errors"]] == [("2024/a", "AccessDenied")]
+    assert "writes parts/2024/in/" in gateway.run("s3", "key", "list", gateway.volume)
+
+
+def asked(url, method="GET", **headers):
+    """The status and the headers of a request without a signature."""
+    try:
+        answer = urllib.request.urlopen(urllib.request.Request(url, method=method, headers=headers))
+        return answer.status, answer.headers
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers
+
+
+def policies(gateway, s3):
+    s3.create_bucket(Bucket="open")
+    for key in ["public/a", "a"]:
+        s3.put_object(Bucket="open", Key=key, Body=b"x")
+    refused("NoSuchBucketPolicy", s3.get_bucket_policy, Bucket="open")
+    assert asked(f"{gateway.url}/open/public/a")[0] == 403
+    reader = json.loads(gateway.run("s3", "key", "add", gateway.volume, "--json", "--read", "none"))
+    statements = [
+        {"Effect": "Allow", "Principal": "*", "Action": "s3:GetObject", "Resource": "arn:aws:s3:::open/public/*"},
+        {
+            "Effect": "Allow",
+            "Principal": {"AWS": [reader["access_key"]]},
+            "Action": ["s3:ListBucket"],
+            "Resource": ["arn:aws:s3:::open"],
+            "Condition": {"StringLike": {"s3:prefix": "public/*"}},
+        },
+        {"Effect": "Deny", "Principal": "*", "Action": "s3:DeleteObject", "Resource": "arn:aws:s3:::open/public/*"},
+    ]
+    policy = json.dumps({"Version": "2012-10-17", "Statement": statements})
+    s3.put_bucket_policy(Bucket="open", Policy=policy)
+    assert s3.get_bucket_policy(Bucket="open")["Policy"] == policy
+    assert s3.get_bucket_policy_status(Bucket="open")["PolicyStatus"]["IsPublic"]
+    assert urllib.request.urlopen(f"{gateway.url}/open/public/a").read() == b"x"
+    assert asked(f"{gateway.url}/open/a")[0] == 403
+    assert asked(f"{gateway.url}/open?list-type=2")[0] == 403
+    assert asked(f"{gateway.url}/")[0] == 403
+    assert asked(f"{gateway.url}/open/public/a", "PUT")[0] == 403
+    reader = gateway.client(reader)
+    assert reader.list_objects_v2(Bucket="open", Prefix="public/")["KeyCount"] == 1
+    refused("AccessDenied", reader.list_objects_v2, Bucket="open")
+    refused("AccessDenied", s3.delete_object, Bucket="open", Key="public/a")
+    statements[0]["Condition"] = {"IpAddress": {"aws:SourceIp": "10.0.0.0/8"}}
+    policy = json.dumps({"Version": "2012-10-17", "Statement": statements})
+    refused("MalformedPolicy", s3.put_bucket_policy, Bucket="open", Policy=policy)
+    s3.delete_bucket_policy(Bucket="open")
+    assert asked(f"{gateway.url}/open/public/a")[0] == 403
+    s3.delete_object(Bucket="open", Key="public/a")
+
+
+def pages_of_other_sites(gateway, s3):
+    s3.create_bucket(Bucket="web")
+    refused("NoSuchCORSConfiguration", s3.get_bucket_cors, Bucket="web")
+    rule = {"AllowedOrigins": ["https://*.example"], "AllowedMethods": ["PUT", "GET"], "AllowedHeaders": ["*"], "MaxAgeSeconds": 60, "ExposeHeaders": ["ETag"]}
+    s3.put_bucket_cors(Bucket="web", CORSConfiguration={"CORSRules": [rule]})
+    assert s3.get_bucket_cors(Bucket="web")["CORSRules"] == [rule]
+    wanted = {"Origin": "https://a.example", "Access-Control-Request-Method": "PUT", "Access-Control-Request-Headers": "content-type"}
+    status, headers = asked(f"{gateway.url}/web/a", "OPTIONS", **wanted)
+    assert (status, headers["Access-Control-Allow-Origin"], headers["Access-Control-Max-Age"]) == (200, "https://a.example", "60")
+    assert asked(f"{gateway.url}/web/a", "OPTIONS", **{**wanted, "Origin": "https://other"})[0] == 403
+    s3.put_object(Bucket="web", Key="a", Body=b"x")
+    url = s3.generate_presigned_url("get_object", Params={"Bucket": "web", "Key": "a"}, ExpiresIn=60)
+    status, headers = asked(url, Origin="https://a.example")
+    assert (status, headers["Access-Control-Expose-Headers"]) == (200, "ETag")
+    assert "Access-Control-Allow-Origin" not in asked(url, Origin="https://other")[1]
+    s3.delete_bucket_cors(Bucket="web")
+    assert asked(f"{gateway.url}/web/a", "OPTIONS", **wanted)[0] == 403
+
+
+def lifecycles(gateway, s3):
+    s3.create_bucket(Bucket="ends")
+    refused("NoSuchLifecycleConfiguration", s3.get_bucket_lifecycle_configuration, Bucket="ends")
+    rule = {"ID": "old", "Status": "Enabled", "Filter": {"Prefix": "logs/"}, "Expiration": {"Days": 30}, "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 2}}
+    s3.put_bucket_lifecycle_configuration(Bucket="ends", LifecycleConfiguration={"Rules": [rule]})
+    assert s3.get_bucket_lifecycle_configuration(Bucket="ends")["Rules"] == [rule]
+    tagged = {**rule, "Filter": {"Tag": {"Key": "a", "Value": "b"}}}
+    refused("NotImplemented", s3.put_bucket_lifecycle_configuration, Bucket="ends", LifecycleConfiguration={"Rules": [tagged]})
+    s3.delete_bucket_lifecycle(Bucket="ends")
+    refused("NoSuchLifecycleConfiguration", s3.get_bucket_lifecycle_configuration, Bucket="ends")
+
+
 def refusals(gateway, s3):
     refused("NotImplemented", s3.put_object, Bucket="data", Key="x", Body=b"", ServerSideEncryption="AES256")
-    refused("NotImplemented", s3.get_bucket_policy, Bucket="data")
+    versioning = {"Status": "Enabled"}
+    refused("NotImplemented", s3.put_bucket_versioning, Bucket="data", VersioningConfiguration=versioning)
+    refused("NotImplemented", s3.get_object_lock_configuration, Bucket="data")
+    refused("NotImplemented", s3.create_bucket, Bucket="locked", ObjectLockEnabledForBucket=True)
     refused("NotImplemented", s3.list_object_versions, Bucket="data")
     refused("InvalidStorageClass", s3.put_object, Bucket="data", Key="x", Body=b"", StorageClass="GLACIER")
     assert "Status" not in s3.get_bucket_versioning(Bucket="data")
@@ -431,7 +541,7 @@ def outside(gateway, s3):
 
 
 TESTS = [buckets, objects, ranges, conditions, awkward_keys, listing, many_keys, copies, multipart, early_answers, transfers]
-TESTS += [checksums, tags, signatures, rights, refusals, restart, outside]
+TESTS += [checksums, tags, signatures, rights, grants, policies, pages_of_other_sites, lifecycles, refusals, restart, outside]
 
 
 def main():

@@ -3,8 +3,8 @@
 //! postcard 1, not by this code: what differs from them is another version of the messages.
 
 use meta::{
-    AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, FileKind, Listed, New, Removed,
-    Rename, RenameMode, Resize, Result, SetRecord, SetTime, Time, Totals,
+    AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, FileKind, KeyEntry, KeyPage,
+    Listed, New, Removed, Rename, RenameMode, Resize, Result, SetRecord, SetTime, Time, Totals,
 };
 use plan::{Extent, ExtentPlace, Ino, Position, RecordOffset, SessionId, SetId, Span, StripeSeq, TargetId, TxId};
 use serde::Serialize;
@@ -168,6 +168,7 @@ fn file_operations_have_fixed_bytes() {
     let listed = Listed { cookie: 17, name: b"name".to_vec(), attributes: attributes() };
     let shown = (attributes(), TxId(9));
     let edits = [(Ino(1000), edit(Resize::To(300)))];
+    let keyed = KeyEntry { name: b"b".to_vec(), attributes: attributes(), value: Some(b"ab".to_vec()) };
     let lines = [
         exchanged(&attributes(), |port| port.attributes(Ino(1000))),
         exchanged(&attributes(), |port| port.lookup(Ino(1), b"name")),
@@ -209,6 +210,9 @@ fn file_operations_have_fixed_bytes() {
         exchanged(&(dead(), TxId(10)), |port| port.change_contents_durably(&edits)),
         exchanged(&(8192, extents()), |port| port.content(Ino(1000), 300..8192)),
         exchanged(&true, |port| port.has_privileges(Ino(1000))),
+        exchanged(&Some(KeyPage { entries: vec![keyed], next: Some(b"c".to_vec()) }), |port| {
+            port.list_by_key(Ino(1), b"a", 300, b"user.a")
+        }),
     ];
     is_table(include_str!("golden/port.txt"), &lines);
     has_all(&lines, PORT_NAMES);

@@ -4,8 +4,9 @@
 use plan::coding::Coder;
 use plan::{Position, RecordOffset, SetId, StripeSeq, TargetId};
 use proptest::prelude::*;
+use std::collections::HashMap;
 use std::io::{self, IoSlice};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use volume::format::{CHUNK_HEADER_BYTES, ChunkHeader, Timestamp, VolumeId};
@@ -31,6 +32,8 @@ enum Manner {
     /// Does nothing, and does not answer for this long.
     Hangs(Duration),
     Refuses,
+    /// Works, and does not tell the boot numbers, as Masters did before.
+    TellsNothing,
 }
 
 /// What all Masters of a test share: their way to the disks, which is not the client's.
@@ -39,6 +42,8 @@ struct Staff {
     disks: Vec<Arc<Faulty>>,
     pool: Arc<BufferPool>,
     manner: Mutex<Manner>,
+    /// The boot numbers of the machines of the disks.
+    boots: Vec<AtomicU64>,
     orders: Vec<AtomicUsize>,
     rebuilds: Vec<AtomicUsize>,
 }
@@ -48,7 +53,7 @@ impl Staff {
     fn begin(&self) -> Result<Manner, NoMaster> {
         let manner = *self.manner.lock().unwrap();
         match manner {
-            Manner::Works | Manner::Mute => Ok(manner),
+            Manner::Works | Manner::Mute | Manner::TellsNothing => Ok(manner),
             Manner::Hangs(time) => {
                 std::thread::sleep(time);
                 Err(NoMaster::Silent(io::ErrorKind::TimedOut.into()))
@@ -63,6 +68,14 @@ struct Served {
     disk: Arc<Faulty>,
     number: usize,
     staff: Arc<Staff>,
+    /// The boot at which a file that is not synced was written by a Master.
+    wrote: Mutex<HashMap<TargetFile, u64>>,
+}
+
+impl Served {
+    fn boot(&self) -> u64 {
+        self.staff.boots[self.number].load(Ordering::SeqCst)
+    }
 }
 
 impl std::fmt::Debug for Served {
@@ -85,7 +98,11 @@ impl Target for Served {
     }
 
     fn sync(&self, file: TargetFile) -> io::Result<Duration> {
-        self.disk.sync(file)
+        let took = self.disk.sync(file)?;
+        match self.wrote.lock().unwrap().get(&file) {
+            Some(&boot) if boot != self.boot() => Err(io::Error::other("its machine was started again")),
+            _ => Ok(took),
+        }
     }
 
     fn allocate(&self, file: TargetFile, change: Allocation) -> io::Result<()> {
@@ -142,8 +159,21 @@ impl Master for Served {
         if manner == Manner::Mute {
             return Err(NoMaster::Silent(io::ErrorKind::NotConnected.into()));
         }
+        let mut boots: Vec<(Position, u64)> = Position::all(layout.places.len())
+            .zip(&self.staff.boots)
+            .filter(|(position, _)| !missing.contains(position))
+            .map(|(position, boot)| (position, boot.load(Ordering::SeqCst)))
+            .collect();
+        if manner == Manner::TellsNothing {
+            boots.clear();
+        }
         let failed = missing.into_iter().map(|position| (position, io::Error::other("it fails")));
-        Ok(Distributed { failed: failed.collect(), cost })
+        Ok(Distributed { failed: failed.collect(), boots, cost })
+    }
+
+    fn wrote(&self, file: TargetFile, boot: u64) -> io::Result<()> {
+        self.wrote.lock().unwrap().insert(file, boot);
+        Ok(())
     }
 
     fn rebuild(
@@ -195,12 +225,15 @@ impl Lab {
             disks: faulty(),
             pool: pool.clone(),
             manner: Mutex::new(Manner::Works),
+            boots: memory.iter().map(|_| AtomicU64::new(1)).collect(),
             orders: memory.iter().map(|_| AtomicUsize::new(0)).collect(),
             rebuilds: memory.iter().map(|_| AtomicUsize::new(0)).collect(),
         });
         for (number, disk) in disks.iter().enumerate() {
             theirs.add(TargetId(number as u16), staff.disks[number].clone());
-            targets.add(TargetId(number as u16), Arc::new(Served { disk: disk.clone(), number, staff: staff.clone() }));
+            let wrote = Mutex::default();
+            let served = Served { disk: disk.clone(), number, staff: staff.clone(), wrote };
+            targets.add(TargetId(number as u16), Arc::new(served));
         }
         let spare = usize::from(layout.code.shape().m > 0);
         let writer = SetWriter::create(targets.clone(), pool.clone(), layout, CHUNK, spare);
@@ -432,6 +465,46 @@ fn a_master_that_reaches_too_few_others_says_nothing_of_them() {
     buffer.extend_from_slice(&pattern(1000, 1));
     let (_, back) = lab.writer.append_by(Coder::Master, buffer, StripeSeq(1), b"").unwrap_err();
     assert_eq!(back.len(), 1000);
+}
+
+/// More targets than the code survives are away while a client writes and syncs.
+#[test]
+fn what_masters_wrote_outlasts_an_outage_if_they_tell_of_boots() {
+    let hangs = Manner::Hangs(Duration::from_millis(1100));
+    for (manner, then, outlasts) in [
+        (Manner::Works, Manner::Refuses, true),
+        (Manner::Works, hangs, true),
+        (Manner::TellsNothing, Manner::Refuses, false),
+    ] {
+        let lab = Lab::new("rs:4+2");
+        lab.behave(manner);
+        let stripe = lab.append(Coder::Master, 50_000, 0);
+        assert_eq!((stripe.by, &stripe.missing), (Coder::Master, &vec![]));
+        lab.behave(then);
+        lab.disks[1..].iter().for_each(|disk| disk.set(Faults { away: true, ..Faults::default() }));
+        lab.writer.sync().unwrap_err();
+        for sequence in 1..4 {
+            let mut buffer = lab.pool.take();
+            buffer.extend_from_slice(&pattern(1000, sequence));
+            lab.writer.append_by(Coder::Master, buffer, StripeSeq(sequence), b"").unwrap_err();
+        }
+        assert_eq!(lab.writer.has_lost(), !outlasts, "{manner:?} {then:?}");
+        lab.disks.iter().for_each(|disk| disk.set(Faults::default()));
+        if outlasts {
+            assert_eq!((lab.writer.sync().unwrap(), lab.writer.lacking()), (vec![], vec![]));
+        } else {
+            lab.writer.sync().unwrap_err();
+        }
+    }
+}
+
+#[test]
+fn a_restart_after_a_master_wrote_is_noticed_by_the_sync() {
+    let lab = Lab::new("rs:4+2");
+    lab.append(Coder::Master, 50_000, 0);
+    lab.append(Coder::Here, 50_000, 1);
+    lab.staff.boots[4].store(2, Ordering::SeqCst);
+    assert_eq!(lab.writer.sync().unwrap(), [Position(4)]);
 }
 
 #[test]

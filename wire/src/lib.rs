@@ -11,6 +11,7 @@
 //! before use, and makes callers wait instead of using more memory.
 #![forbid(unsafe_code)]
 
+pub mod admission;
 pub mod certificates;
 mod client;
 mod error;
@@ -31,7 +32,7 @@ pub use hello::{Role, TEXT_BYTES, VERSIONS};
 pub use payload::{Payload, set_pool_limit};
 pub use server::{Complaints, ItemSender, Peer, Reply, Request, Server, ServerLoad, ServerOptions, Service, serve};
 pub use stream::{Address, BlockingStream, Connect, ConnectBlocking, Connecting, Halves, TcpConnect};
-pub use tls::{ClientTls, ServerTls, names_in};
+pub use tls::{ClientTls, ServerTls, is_for_host, is_issued_by, names_in};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

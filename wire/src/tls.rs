@@ -4,7 +4,7 @@
 use crate::error::Error;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use std::fmt;
@@ -39,10 +39,10 @@ impl fmt::Debug for ClientTls {
 }
 
 /// The contents of the files.
-struct Identity {
+pub(crate) struct Identity {
     roots: RootCertStore,
-    chain: Vec<CertificateDer<'static>>,
-    key: PrivateKeyDer<'static>,
+    pub(crate) chain: Vec<CertificateDer<'static>>,
+    pub(crate) key: PrivateKeyDer<'static>,
 }
 
 impl ServerTls {
@@ -102,7 +102,7 @@ impl ClientTls {
 }
 
 impl Identity {
-    fn read(authority: &Path, certificate: &Path, key: &Path) -> Result<Self, Error> {
+    pub(crate) fn read(authority: &Path, certificate: &Path, key: &Path) -> Result<Self, Error> {
         let refuse = |path: &Path, error: &dyn fmt::Display| Error::Refused(format!("{}: {error}", path.display()));
         let mode = fs::metadata(key).map_err(|error| refuse(key, &error))?.permissions().mode();
         if mode & 0o077 != 0 {
@@ -141,4 +141,35 @@ pub fn names_in(certificate: &Path) -> Result<Vec<String>, Error> {
     let read = CertificateDer::from_pem_file(certificate);
     let read = read.map_err(|error| Error::Refused(format!("{}: {error}", certificate.display())))?;
     Ok(peer_names(Some(&[read])))
+}
+
+/// Whether a file is a certificate that an authority (PEM files both) gave to a member.
+///
+/// # Errors
+/// `Refused` when the authority's file cannot be read or is not a certificate.
+pub fn is_issued_by(certificate: &Path, authority: &Path) -> Result<bool, Error> {
+    let refuse = |error: &dyn fmt::Display| Error::Refused(format!("{}: {error}", authority.display()));
+    let authority = CertificateDer::from_pem_file(authority).map_err(|error| refuse(&error))?;
+    let anchor = webpki::anchor_from_trusted_cert(&authority).map_err(|error| refuse(&error))?;
+    let Ok(read) = CertificateDer::from_pem_file(certificate) else { return Ok(false) };
+    let Ok(read) = webpki::EndEntityCert::try_from(&read) else { return Ok(false) };
+    let (anchors, usage) = ([anchor], webpki::KeyUsage::client_auth());
+    let verified =
+        read.verify_for_usage(webpki::ALL_VERIFICATION_ALGS, &anchors, &[], UnixTime::now(), usage, None, None);
+    Ok(verified.is_ok())
+}
+
+/// Whether peers take a certificate for that of this host: an IP address, or a name in whatever
+/// case.
+///
+/// # Errors
+/// As [`names_in`].
+pub fn is_for_host(certificate: &Path, host: &str) -> Result<bool, Error> {
+    let refuse = |error: &dyn fmt::Display| Error::Refused(format!("{}: {error}", certificate.display()));
+    let read = CertificateDer::from_pem_file(certificate).map_err(|error| refuse(&error))?;
+    let read = webpki::EndEntityCert::try_from(&read).map_err(|error| refuse(&error))?;
+    if read.valid_dns_names().any(|name| name.eq_ignore_ascii_case(host)) {
+        return Ok(true);
+    }
+    Ok(ServerName::try_from(host).is_ok_and(|host| read.verify_is_valid_for_subject_name(&host).is_ok()))
 }

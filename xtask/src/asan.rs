@@ -7,7 +7,7 @@ use std::process::Command;
 /// Tests that read and write beside faults.
 const SOAKS: [&[&str]; 3] = [
     &["-p", "volume", "--test", "hanging", "--test", "sets", "--test", "masters"],
-    &["-p", "fs", "--test", "soak", "--test", "clients", "--test", "restarts"],
+    &["-p", "fs", "--test", "soak", "--test", "suite", "--", "soak", "clients::", "restarts::"],
     &["-p", "cluster", "--lib", "--", "simulated"],
 ];
 

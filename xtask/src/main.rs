@@ -3,6 +3,7 @@
 
 mod asan;
 mod conformance;
+mod console;
 mod failover;
 mod fuzz;
 mod links;
@@ -10,8 +11,10 @@ mod lock;
 mod mir;
 mod monitoring;
 mod mpi;
+mod package;
 mod peers;
 mod policy;
+mod python;
 mod rules;
 mod s3;
 mod simulate;
@@ -36,6 +39,11 @@ cargo xtask TASK
   fuzz [SECONDS]   run every fuzz target so long (default 60); installs cargo-fuzz if it must
   alerts  the alert rules of docs/monitoring and their tests, by Prometheus's promtool
   s3      boto3 on an S3 gateway, and gateways that are killed while it writes; gets boto3 from PyPI if it must
+  console the page of weft console in a headless Chromium, with screens in target/console, and by keyboard
+  package [--deb] [--rpm] [--revision N] [--weft PROGRAM]
+          packages of a release build in target/package, by dpkg-deb and rpmbuild (docs/packages.md)
+  units   that the systemd units may do no more on a machine than they need
+  python  the Python package's wheel, and its tests with pandas, pyarrow, zarr and xarray, which come from PyPI
   mir     look through what a release build compiles for values that rustc 1.95 and 1.96 free twice
   asan [SECONDS]   the soaks, and every fuzz target for so long (default 30), under AddressSanitizer, with nightly Rust
   conformance DIR [--only pjdfstest|attributes|fsx|programs|PROGRAM] [--minutes N] [--files N] [--reference DIR]
@@ -80,6 +88,16 @@ fn main() -> ExitCode {
         ["s3"] => {
             said(cargo(&["build", "--release"], &[]).and_then(|()| optional("S3 clients", s3::check(&root(), &weft()))))
         }
+        ["package", ref rest @ ..] => package::run(&root(), rest),
+        ["console"] => said(
+            cargo(&["build", "--release"], &[])
+                .and_then(|()| optional("the console", console::check(&root(), &weft()))),
+        ),
+        ["units"] => said(optional("the systemd units", package::check_units(&root()))),
+        ["python"] => said(
+            cargo(&["build", "--release", "-p", "cli", "-p", "weft-python"], &[])
+                .and_then(|()| optional("Python", python::check(&root(), &weft()))),
+        ),
         ["alerts"] => said(optional("tests of the alert rules", monitoring::check(&root()))),
         ["conformance", ref rest @ ..] => conformance::run(&root(), rest),
         ["failover", ref rest @ ..] => failover::run(&root(), rest),
@@ -161,15 +179,52 @@ fn check() -> Result<(), String> {
     skipped.extend(optional("policy for dependencies", policy::dependencies())?);
     skipped.extend(optional("the oldest compiler", policy::oldest_compiler(&root))?);
     skipped.extend(optional("compiling for another processor", policy::other_processor())?);
+    skipped.extend(optional("the systemd units", package::check_units(&root))?);
     skipped.iter().for_each(|what| println!("skipped: {what}"));
     Ok(())
 }
 
-/// Crates whose faults lose data: their tests run in exactly what users run, too. What the command
-/// line's tests run is the program alone, so they need no second profile.
-const AS_USERS_RUN: [&str; 9] = ["--release", "-p", "volume", "-p", "fs", "-p", "cluster", "-p", "cli"];
-const WITH_ASSERTIONS: [&str; 4] = ["--release", "--workspace", "--exclude", "cli"];
-const WITH_MPI: [&str; 4] = ["-p", "weft-mpi", "--features", "weft-mpi/mpi"];
+/// The libraries: not the programs, whose tests run them as users do.
+const LIBRARIES: [&str; 6] = ["--release", "--workspace", "--exclude", "cli", "--exclude", "weft-mpi"];
+/// The kernels are as users run them in every build but one.
+const NO_KERNELS: [&str; 2] = ["--exclude", "weft-gf"];
+/// The kernels' own tests: with assertions, and little optimised, or compiling them takes minutes.
+const KERNELS_WITH_ASSERTIONS: [&str; 9] = [
+    "--release",
+    "-p",
+    "weft-gf",
+    "--config",
+    "profile.release.package.weft-gf.debug-assertions=true",
+    "--config",
+    "profile.release.package.weft-gf.overflow-checks=true",
+    "--config",
+    "profile.release.package.weft-gf.opt-level=1",
+];
+/// Crates whose faults lose data: their tests run in exactly what users run, too. The library for
+/// Python has no tests in Rust; with it among them, what it shares with them is compiled once.
+const AS_USERS_RUN: [&str; 15] = [
+    "--release",
+    "--test",
+    "*",
+    "-p",
+    "weft-gf",
+    "-p",
+    "volume",
+    "-p",
+    "fs",
+    "-p",
+    "cluster",
+    "-p",
+    "cli",
+    "-p",
+    "weft-python",
+];
+/// The tests inside a crate are a build of it that no user has, so those of most crates run with
+/// assertions alone. These run whole clusters, or have no other run. The packages have the same
+/// features as above, so no dependency is compiled again.
+const INSIDE_AS_USERS_RUN: [&str; 8] = ["--release", "--lib", "-p", "cluster", "-p", "cli", "-p", "weft-python"];
+const MPI: [&str; 2] = ["-p", "weft-mpi"];
+const WITH_MPI: [&str; 2] = ["--features", "weft-mpi/mpi"];
 /// Most tests wait for others, so there are more of them at a time than processors.
 const THREADS: (&str, &str) = ("RUST_TEST_THREADS", "4");
 
@@ -182,26 +237,38 @@ fn test() -> Result<(), String> {
     let mut skipped: Vec<String> =
         peers.into_iter().map(|(peer, why)| format!("comparison with {peer} ({why})")).collect();
     let with_assertions = suite::with_assertions();
-    let compile = || suite::build(&root, &WITH_ASSERTIONS, &with_assertions, true);
-    let programs = steps.time("compiling, with assertions", compile)?;
+    let compile = |arguments: &[&str]| suite::build(&root, arguments, &with_assertions, true);
+    let mut programs = steps.time("compiling, with assertions", || {
+        std::thread::scope(|scope| {
+            // What comes from elsewhere comes meanwhile. The step that needs it says what did not.
+            scope.spawn(|| python::prepare(&root));
+            compile(&[&LIBRARIES[..], &NO_KERNELS[..]].concat())
+        })
+    })?;
+    programs.extend(steps.time("compiling the kernels, with assertions", || compile(&KERNELS_WITH_ASSERTIONS))?);
     let look = mir::environment();
     let no_look = mir::not_needed().map(|why| format!("looking for values that are freed twice ({why})"));
     skipped.extend(no_look);
     let mpi = mpi::ready();
-    let as_users_run = [&AS_USERS_RUN[..], if mpi.is_ok() { WITH_MPI.as_slice() } else { &[] }].concat();
+    let as_users_run = [&AS_USERS_RUN[..], &MPI[..], if mpi.is_ok() { WITH_MPI.as_slice() } else { &[] }].concat();
     skipped.extend(mpi.err().map(|why| format!("weft-mpi, the archive encoder under MPI ({why})")));
     // Most tests wait for servers and disks, and leave the processors to the compiler.
     let at_once = suite::processors() + 1;
     let (programs, checked) = steps.time("tests, with assertions, while compiling as users do", || {
         std::thread::scope(|scope| {
-            let built = scope.spawn(|| suite::build(&root, &as_users_run, look.as_slice(), false));
+            let built = scope.spawn(|| {
+                let mut programs = suite::build(&root, &as_users_run, look.as_slice(), false)?;
+                programs.extend(suite::build(&root, &INSIDE_AS_USERS_RUN, look.as_slice(), false)?);
+                // The library that Python loads. All below it is compiled by now.
+                cargo(&[&["build", "--lib"], &as_users_run[..]].concat(), look.as_slice())?;
+                Ok::<_, String>(programs)
+            });
             let checked = suite::run(&root, programs, at_once, &[THREADS]);
             (built.join().expect("it does not panic"), checked)
         })
     });
-    let documented = steps.time("tests in documentation", || {
-        cargo(&[&["test", "--doc"], &WITH_ASSERTIONS[..]].concat(), &with_assertions)
-    });
+    let documented = steps
+        .time("tests in documentation", || cargo(&[&["test", "--doc"], &LIBRARIES[..]].concat(), &with_assertions));
     let simulated = steps.time("simulation", || simulate::test(&root));
     let programs = programs?;
     let fuzzers = std::thread::scope(|scope| {
@@ -219,6 +286,8 @@ fn test() -> Result<(), String> {
         }
         let clients = || optional("S3 clients", s3::check(&root, &weft()));
         skipped.extend(steps.time("S3 clients", clients)?);
+        let wheel = || optional("Python", python::check(&root, &weft()));
+        skipped.extend(steps.time("Python", wheel)?);
         let monitored = || optional("tests of the alert rules", monitoring::check(&root));
         skipped.extend(steps.time("alert rules", monitored)?);
         Ok::<_, String>(steps.time("compiling the rest of the fuzz targets", || fuzzers.join().expect("no panic")))

@@ -6,14 +6,15 @@ use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The tests compile the program, so this compiles nothing again after them.
-const BUILD: [&str; 8] = ["test", "--workspace", "--exclude", "cli", "--release", "--test", "seeds", "--no-run"];
+const BUILD: [&str; 4] = ["test", "--no-run", "--test", "seeds"];
 
 /// Runs seeds.
 ///
 /// # Errors
 /// When a seed is wrong; the program has printed which one.
 pub fn run(root: &Path, arguments: &[&str]) -> Result<(), String> {
-    crate::cargo(&BUILD, &suite::with_assertions())?;
+    let libraries = [&BUILD[..], &crate::LIBRARIES[..], &crate::NO_KERNELS[..]].concat();
+    crate::cargo(&libraries, &suite::with_assertions())?;
     start(&program(root), arguments)
 }
 

@@ -32,7 +32,7 @@ pub fn with_assertions() -> Vec<(&'static str, &'static str)> {
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(900);
 /// The programs that take longest begin first, so that none is left to run alone at the end.
 const LONGEST_PROGRAMS: [&str; 6] =
-    ["cli::cluster", "cli::commands", "fs::rejoining", "fs::full", "fs::soak", "mpi::mpirun"];
+    ["fs::suite", "simulate::seeds", "cli::cluster", "cli::commands", "fs::soak", "mpi::mpirun"];
 
 /// A test program: `fs::soak`, where it lies, and the folder of its package, which it runs in.
 pub struct Program {

@@ -4,11 +4,11 @@ use plan::cost::Way;
 use plan::cost::measured::{Measurement, Point};
 use std::iter::once;
 
-const HEAD: &str = "net,limit_bits_per_second,tcp_bits_per_second,reachable,code,coding,record_bytes,goes_into,\
+const HEAD: &str = "net,limit_bits_per_second,tcp_bits_per_second,reachable,code,coding,stores,record_bytes,goes_into,\
                     records,rounds,wall_us,spread_percent,sum_us,ct_us,mt_us,dt_us,mp_us,pc_us,dd_us,sp_us,\
                     co_percent,mp_percent,pc_percent,dd_percent,sp_percent";
 /// Columns that a network which could not be had has no figures for.
-const WITHOUT: usize = 21;
+const WITHOUT: usize = 22;
 
 /// All figures. A network that could not be had is a line without any.
 pub fn csv(result: &Measurement) -> String {
@@ -35,10 +35,11 @@ fn line(result: &Measurement, point: &Point) -> String {
         Way::Stripe => "stripe",
     };
     let begin = format!(
-        "{},{limit},{reached},yes,{},{},{},{way},{},{},{:.1},{:.1},{:.1}",
+        "{},{limit},{reached},yes,{},{},{},{},{way},{},{},{:.1},{:.1},{:.1}",
         point.net.as_deref().unwrap_or("loopback"),
         quoted(&point.code),
         if point.embedded { "directories".into() } else { point.coding.to_string() },
+        point.stores(result),
         point.record_bytes,
         point.count,
         point.rounds.len(),

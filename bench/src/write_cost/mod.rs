@@ -39,6 +39,7 @@ mod tests {
             coding: Coding::Client,
             embedded: false,
             record_bytes,
+            stores: None,
             way,
             count: 1000,
             rounds: vec![

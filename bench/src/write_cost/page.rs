@@ -55,10 +55,7 @@ fn words(network: &Network) -> String {
 fn sections(result: &Measurement) -> String {
     let mut groups: Vec<Vec<&Point>> = Vec::new();
     for point in &result.points {
-        let same = |group: &Vec<&Point>| {
-            let of = |point: &Point| (point.net.clone(), point.code.clone(), point.coding, point.embedded);
-            of(group[0]) == of(point)
-        };
+        let same = |group: &Vec<&Point>| group[0].is_beside(point);
         match groups.last_mut().filter(|group| same(group)) {
             Some(group) => group.push(point),
             None => groups.push(vec![point]),
@@ -72,7 +69,10 @@ fn section(result: &Measurement, points: &[&Point]) -> String {
     let net = result.network(first).map_or("loopback", |network| &network.name);
     let title = match first.embedded {
         true => format!("On directories, without servers, {}", first.code),
-        false => format!("Network {net}, {}, coded by the {}", first.code, first.coding),
+        false => {
+            let stores = first.stores.map_or_else(String::new, |stores| format!(", {stores} stores"));
+            format!("Network {net}{stores}, {}, coded by the {}", first.code, first.coding)
+        }
     };
     let rows: String = points.iter().map(|point| row(point)).collect();
     format!(

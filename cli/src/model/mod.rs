@@ -245,14 +245,14 @@ fn checked_line(checked: &Checked, points: &[Measured]) -> String {
         checked.predicted.total() * 1e6,
         checked.error() * 100.0,
         if checked.interpolated == Some(false) { "  beyond the others" } else { "" }
-    )
+    ) + &point.stores.map_or_else(String::new, |stores| format!("  {stores} stores"))
 }
 
 fn document(checked: &Checked, points: &[Measured]) -> Value {
     let (run, point) = points[checked.point];
     json!({
         "code": point.code, "coding": point.coding, "embedded": point.embedded, "net": point.net,
-        "stores": run.stores, "record_bytes": point.record_bytes,
+        "stores": point.stores(run), "record_bytes": point.record_bytes,
         "measured_seconds": checked.wall, "predicted_seconds": checked.predicted.total(),
         "error": checked.error(), "interpolated": checked.interpolated,
         "predicted": times(&checked.predicted), "measured": times(&checked.measured),

@@ -8,10 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// The servers of a volume that is given as `weft://HOST:PORT/VOLUME`.
 pub fn server_of(volume: &Path) -> Result<Option<VolumeAddress>, Failure> {
-    if !VolumeAddress::is_one(volume) {
-        return Ok(None);
-    }
-    Ok(Some(volume.to_str().unwrap_or_default().parse()?))
+    Ok(VolumeAddress::of(volume).transpose()?)
 }
 
 /// A file in a volume, as the command line names it.

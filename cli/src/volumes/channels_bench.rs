@@ -110,6 +110,7 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
                 coding: arguments.coding,
                 stores: arguments.stores,
                 disks: 1,
+                own_disks: false,
                 embedded: false,
                 stripe_bytes: None,
                 channels: Some(reached.channels),

@@ -39,6 +39,8 @@ pub struct Behaviour {
     /// How long it waits for stores at the start.
     pub patience: Duration,
     pub metrics: Option<SocketAddr>,
+    /// Where a page about the volume is, and the file of the key for operators.
+    pub console: Option<(SocketAddr, Option<PathBuf>)>,
     /// The key that signs capabilities; None if no other machine is in the network.
     pub key: Option<Arc<ClusterKey>>,
     pub name: Option<String>,
@@ -119,6 +121,11 @@ impl MetaHost {
     /// The same, with the address of the metrics.
     pub fn with_metrics(self, metrics: Option<SocketAddr>) -> Self {
         Self { metrics, ..self }
+    }
+
+    /// The volume, for commands.
+    pub fn hosted(&self) -> Arc<Hosted> {
+        self.volume.clone()
     }
 
     fn url(&self, address: &str) -> String {

@@ -7,6 +7,7 @@ mod address;
 pub mod archive;
 mod bench_lab;
 pub mod channels_bench;
+pub mod console;
 pub mod create;
 pub mod demo;
 pub mod directories_bench;
@@ -16,12 +17,14 @@ pub mod group;
 pub mod helper;
 mod hosted;
 pub mod job_progress;
+mod joining;
 pub mod meta;
 mod meta_host;
 pub mod metrics;
 pub mod mount;
 mod mount_directory;
 mod mounts;
+mod notify;
 mod open;
 pub mod overlap_bench;
 mod paths;
@@ -46,7 +49,5 @@ pub mod write_cost;
 
 pub use address::{Address, server_of};
 pub use hosted::{served, serves_others};
-pub use open::{
-    Open, Writing, allow_possibly_old, client_name, open, open_own, open_with, open_within, options, patiently, places,
-};
+pub use open::{Open, Writing, allow_possibly_old, open, open_own, open_with, open_within, options, patiently, places};
 pub use paths::{new_target, plain};

@@ -6,6 +6,7 @@ use super::mount_directory::UNMOUNT_TIMEOUT;
 use super::remote::{Presence, presence};
 use crate::failure::Failure;
 use crate::show;
+use cluster::VolumeAddress;
 use fs::{FileSystem, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -118,10 +119,9 @@ fn open_as(volume: &Path, options: impl Fn() -> OpenOptions) -> Result<Open, Fai
     if let Some(serving) = served() {
         return Ok(Open { fs: serving.fs.clone(), served: true });
     }
-    let fs = match server_of(volume)? {
-        Some(address) => cluster::connect(&address, &client_name(), options())?,
-        None => patiently(volume, || FileSystem::open_volume(volume, options()))?,
-    };
+    let open = || cluster::open(volume, options());
+    // A server has no socket here to ask for how long it has the volume.
+    let fs = if VolumeAddress::is_one(volume) { open()? } else { patiently(volume, open)? };
     Ok(Open { fs, served: false })
 }
 
@@ -132,10 +132,4 @@ pub fn open_own(volume: &Path, read_only: bool) -> Result<Open, Failure> {
         Some(address) => Err(Failure::Busy(volume.to_path_buf(), format!("{} does not answer", address.server_list()))),
         None => open(volume, read_only),
     }
-}
-
-/// What a server calls this process.
-pub fn client_name() -> String {
-    let host = volume::machine::host();
-    format!("{}:{}", host.trim(), std::process::id())
 }

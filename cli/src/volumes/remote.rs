@@ -139,6 +139,28 @@ pub fn forward(volume: &Path, as_json: bool) -> Option<ExitCode> {
     Some(ExitCode::from(status))
 }
 
+/// Has a command carried out by the mount or server that has the volume open, and returns its
+/// answer. None if none answers.
+pub fn asked(volume: &Path, arguments: Vec<OsString>) -> Option<Answer> {
+    let directory = std::env::current_dir().ok()?.into_os_string();
+    let request = Request::Command { directory, arguments: without_own_files(arguments.into_iter()) };
+    let answer = match server_of(volume).ok()? {
+        Some(address) => match cluster::command(&address, &serde_json::to_vec(&request).ok()?) {
+            Ok(answer) => answer,
+            Err(why) => {
+                let errors = format!("weft: {}\n", Failure::from(why));
+                return Some(Answer { status: 1, output: String::new(), errors });
+            }
+        },
+        None => {
+            let mut answer = Vec::new();
+            ask(volume, &request)?.read_to_end(&mut answer).ok()?;
+            answer
+        }
+    };
+    serde_json::from_slice(&answer).ok()
+}
+
 /// The end of a mount, for which one can wait.
 pub struct End(UnixStream);
 

@@ -152,7 +152,7 @@ fn answer(stream: UnixStream, requests: &Requests) -> std::io::Result<()> {
 }
 
 /// Carries out a command that was given elsewhere, by an operator or not.
-fn carry_out_for(
+pub fn carry_out_for(
     volume: &Arc<Hosted>,
     directory: OsString,
     arguments: Vec<OsString>,

@@ -3,13 +3,13 @@
 use super::hosted::{Hosted, Serving};
 use super::metrics::{metrics_address, tell};
 use super::s3_keys::{self, key_file};
-use super::server::{Signals, ready};
+use super::server::{Signals, bind, ready};
 use super::{Writing, open_with, respond, server_of};
 use crate::failure::{Failure, Outcome};
 use clap::{Args, Subcommand};
 use cluster::metrics::MountMetrics;
 use plan::sizes;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,8 +64,8 @@ pub struct Arguments {
     /// A name of this gateway, so that BUCKET.NAME is a bucket
     #[arg(long, value_name = "NAME", env = "WEFT_S3_DOMAIN", value_delimiter = ',')]
     domain: Vec<String>,
-    /// What the bodies of requests may take in memory together; listings take a quarter of that
-    /// besides, and the volume has its own
+    /// What the bodies of requests may take in memory together; a page of a directory with millions
+    /// of names takes a sixteenth of that besides, and the volume has its own
     #[arg(
         long, value_name = "SIZE", default_value = "512M", value_parser = sizes::length::<u64>,
         env = "WEFT_S3_MEMORY"
@@ -133,8 +133,7 @@ fn serve(arguments: &Arguments, volume: &Path, as_json: bool) -> Outcome {
     }
     let key = s3::keys::KeyFile::read(&path)?;
     // The socket is bound first: a gateway that cannot listen need not open the volume.
-    let listener =
-        TcpListener::bind(address).map_err(|why| Failure::Other(format!("cannot listen on {address}: {why}")))?;
+    let listener = bind(address)?;
     let address = listener.local_addr().map_err(super::server::io)?;
     let signals = Signals::new()?;
     volume::allow_many_open_files();

@@ -46,6 +46,8 @@ struct Of {
 #[command(after_help = "Examples:
   weft s3 key add /srv/films
   weft s3 key add /srv/films --bucket 2024 --read-only
+  weft s3 key add /srv/films --list 2024 --read 2024 \\
+      --write 2024/incoming/
   weft s3 key add weft://127.0.0.1:7600/films \\
       --key-file /etc/weft/s3.key
 
@@ -60,6 +62,22 @@ struct AddArguments {
     /// It may use this bucket, and others given so; without any, all buckets
     #[arg(long, value_name = "BUCKET")]
     bucket: Vec<String>,
+    /// It may read objects whose keys begin so, and nothing that is not given so; * for all
+    #[arg(long, value_name = "BUCKET[/PREFIX]", value_parser = grant, conflicts_with_all = ["read_only", "bucket"])]
+    read: Vec<String>,
+    /// It may write and remove objects whose keys begin so
+    #[arg(long, value_name = "BUCKET[/PREFIX]", value_parser = grant, conflicts_with_all = ["read_only", "bucket"])]
+    write: Vec<String>,
+    /// It may list keys that begin so
+    #[arg(long, value_name = "BUCKET[/PREFIX]", value_parser = grant, conflicts_with_all = ["read_only", "bucket"])]
+    list: Vec<String>,
+}
+
+fn grant(text: &str) -> Result<String, String> {
+    if text.split('/').next() == Some("") {
+        return Err("BUCKET, or BUCKET/PREFIX".into());
+    }
+    Ok(text.to_owned())
 }
 
 /// List the access keys, without their secrets
@@ -148,7 +166,7 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
 }
 
 fn add(arguments: &AddArguments, as_json: bool) -> Outcome {
-    let AddArguments { of, read_only, bucket } = arguments;
+    let AddArguments { of, read_only, bucket, read, write, list: listed } = arguments;
     let path = key_file(&of.volume, of.key_file.as_ref())?;
     let (key, secret) = of.with(|objects| {
         let file = match path.exists() {
@@ -164,7 +182,8 @@ fn add(arguments: &AddArguments, as_json: bool) -> Outcome {
         if let Some(other) = list(objects)?.first() {
             keys.secret(&other.id)?;
         }
-        Ok(keys.add(Rights { read_only: *read_only, buckets: bucket.clone() })?)
+        let (read, write, list) = (read.clone(), write.clone(), listed.clone());
+        Ok(keys.add(Rights { read_only: *read_only, buckets: bucket.clone(), read, write, list })?)
     })?;
     told(&key, &secret, as_json)
 }
@@ -177,7 +196,17 @@ fn told(key: &str, secret: &str, as_json: bool) -> Outcome {
 }
 
 fn print(key: &Key) -> Outcome {
-    let rights = if key.rights.read_only { "reads" } else { "reads and writes" };
-    let buckets = if key.rights.buckets.is_empty() { "all buckets".into() } else { key.rights.buckets.join(", ") };
-    show::text(format_args!("{}  {}  {rights} {buckets}", key.id, show::date(key.since)))
+    show::text(format_args!("{}  {}  {}", key.id, show::date(key.since), rights(&key.rights)))
+}
+
+fn rights(rights: &Rights) -> String {
+    let grants = [("reads", &rights.read), ("writes", &rights.write), ("lists", &rights.list)];
+    let grants = grants.iter().filter(|(_, grants)| !grants.is_empty());
+    let grants: Vec<String> = grants.map(|(verb, grants)| format!("{verb} {}", grants.join(", "))).collect();
+    if !grants.is_empty() {
+        return grants.join("; ");
+    }
+    let verb = if rights.read_only { "reads" } else { "reads and writes" };
+    let buckets = if rights.buckets.is_empty() { "all buckets".into() } else { rights.buckets.join(", ") };
+    format!("{verb} {buckets}")
 }

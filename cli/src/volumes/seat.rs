@@ -1,6 +1,7 @@
 //! A metadata server as a process: of each of its volumes, it has the volume or stands by for
 //! another server that has it.
 
+use super::console::{self, console_address};
 use super::meta_host::{Behaviour, MetaHost};
 use super::metrics::{Rate, metrics_address, rate_option, tell};
 use super::server::{Signals, cluster_key, io, listen, server_options};
@@ -98,6 +99,13 @@ pub struct MetaArguments {
     /// Serve metrics over HTTP for Prometheus: /metrics, /health and /ready
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address, env = "WEFT_METRICS")]
     metrics: Option<SocketAddr>,
+    /// Serve a web page about the volume to this machine (see weft console)
+    #[arg(long, value_name = "PORT", value_parser = console_address, env = "WEFT_CONSOLE")]
+    console: Option<SocketAddr>,
+    /// The file with the key for operators on that page, made if it is not there; without it the
+    /// page is for reading
+    #[arg(long, value_name = "FILE", requires = "console", env = "WEFT_CONSOLE_KEY_FILE")]
+    console_key: Option<PathBuf>,
 }
 
 pub(super) fn serve(arguments: &MetaArguments, identity: Option<&Path>, signals: Signals, as_json: bool) -> Outcome {
@@ -112,6 +120,7 @@ pub(super) fn serve(arguments: &MetaArguments, identity: Option<&Path>, signals:
         primes_above: arguments.primes_above,
         patience: Duration::from_secs(arguments.patience),
         metrics: arguments.metrics,
+        console: arguments.console.map(|address| (address, arguments.console_key.clone())),
         key: cluster_key(identity)?,
         name: arguments.name.clone().or(certificate),
         advertise: arguments.advertise.clone(),
@@ -202,6 +211,9 @@ pub(super) fn serve_meta(
     let stores = places().stores().clone();
     let subject = || PostMetrics { posts: posts(), server: Box::new(move || load.load()), stores };
     let metrics = tell(behaviour.metrics, || Arc::new(subject()))?;
+    if let Some((place, key)) = &behaviour.console {
+        show_console(*place, key.clone(), &hosts, metrics)?;
+    }
     let hosts: Vec<Arc<MetaHost>> = hosts.into_iter().map(|host| Arc::new(host.with_metrics(metrics))).collect();
     let stops: Vec<_> = hosts.iter().map(|host| host.post.clone()).collect();
     runtime().spawn(async move {
@@ -215,6 +227,30 @@ pub(super) fn serve_meta(
     let _ = runtime().block_on(serving);
     let outcomes: Vec<Outcome> = hosts.iter().zip(outcomes).map(|(host, outcome)| host.end(outcome)).collect();
     outcomes.into_iter().collect()
+}
+
+/// Serves a page about the volume that the process has.
+fn show_console(
+    place: SocketAddr,
+    key: Option<PathBuf>,
+    hosts: &[MetaHost],
+    metrics: Option<SocketAddr>,
+) -> Result<(), Failure> {
+    let [host] = hosts else {
+        let why = "a page is about one volume, and there are several: run weft console for each";
+        return Err(Failure::Usage(why.into()));
+    };
+    let subject = console::Subject {
+        source: Arc::new(console::Own(host.hosted())),
+        name: host.name.clone(),
+        metrics: metrics.into_iter().collect(),
+        every: Duration::from_secs(2),
+        key,
+        hosts: Vec::new(),
+    };
+    let address = console::serve(console::listen(place, false)?, subject)?;
+    show::warning(format_args!("the console is at http://{address}/"));
+    Ok(())
 }
 
 /// Serves each volume until its end.

@@ -1,12 +1,14 @@
 //! `weft serve` and `weft cluster`: the servers of a cluster.
 
+use super::joining::{desk, first, forget, join, standby, token, volume};
 use super::meta_host::Behaviour;
 use super::metrics::{Rate, metrics_address, tell};
 use super::places;
 use super::seat::{self, MetaArguments, serve_meta};
 use super::server::{Signals, cluster_key, io, listen, ready, server_options};
 use crate::failure::{Failure, Outcome};
-use crate::{show, unprotected};
+use crate::unprotected;
+use ::volume::Shown;
 use clap::{Args, Subcommand};
 use cluster::metrics::StoreMetrics;
 use cluster::{Store, StoreAddress, runtime};
@@ -16,10 +18,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use volume::Shown;
 use wire::{Role, Server, ServerOptions, Service};
 
-/// Run a server of a cluster: of storage, or of a volume's metadata
+/// Run a server of a cluster: of storage, of a volume's metadata, or for machines that join
 #[derive(Args)]
 pub struct ServeArguments {
     #[command(subcommand)]
@@ -30,6 +31,7 @@ pub struct ServeArguments {
 enum What {
     Store(StoreArguments),
     Meta(MetaArguments),
+    Join(desk::Arguments),
 }
 
 /// Serve directories, one per disk, as targets
@@ -70,7 +72,7 @@ struct StoreArguments {
     metrics: Option<SocketAddr>,
 }
 
-/// Run a cluster in one process to try it, or create the certificates of a real one
+/// Run a cluster in one process to try it, or make machines a real one
 #[derive(Args)]
 pub struct ClusterArguments {
     #[command(subcommand)]
@@ -80,7 +82,12 @@ pub struct ClusterArguments {
 #[derive(Subcommand)]
 enum ClusterCommand {
     Dev(DevArguments),
-    Init(InitArguments),
+    Init(first::Arguments),
+    Token(token::Arguments),
+    Join(join::Arguments),
+    Forget(forget::Arguments),
+    Volume(volume::Arguments),
+    Standby(standby::Arguments),
 }
 
 /// Run a whole cluster in one process, to try it
@@ -121,35 +128,6 @@ struct DevArguments {
     metrics: Option<SocketAddr>,
 }
 
-/// Create a cluster's authority, and certificates for its servers and clients
-#[derive(Args)]
-#[command(
-    override_usage = "weft cluster init [OPTIONS] <DIRECTORY>\n            \
-        --member <NAME[=ADDRESS,...]> --operator <NAME>",
-    after_help = "Examples:
-  weft cluster init /etc/weft --operator admin \\
-      --member meta=10.0.0.1 --member laptop \\
-      --member store1=10.0.0.1,node1.example
-  weft serve store /disk1 --listen 10.0.0.1:7701 \\
-      --identity /etc/weft/store1
-  weft mount weft://10.0.0.1:7600/films /mnt \\
-      --identity /etc/weft/laptop
-
-Run it again to add members. An operator is a client that may also change targets and repair and check volumes. Each \
-member gets NAME.pem and NAME.key (mode 0600) and needs authority.pem beside them; authority.key stays where it is. \
-Servers, and nobody else, also get cluster.key (mode 0600): its holder may read and write everything."
-)]
-struct InitArguments {
-    /// The directory of the certificates
-    directory: PathBuf,
-    /// A server or client; for a server with the addresses at which clients reach it
-    #[arg(long = "member", required_unless_present = "operators", value_name = "NAME[=ADDRESS,...]")]
-    members: Vec<String>,
-    /// A client that may also change targets, and repair and check volumes
-    #[arg(long = "operator", value_name = "NAME")]
-    operators: Vec<String>,
-}
-
 pub fn serve(arguments: &ServeArguments, identity: Option<&Path>, as_json: bool) -> Outcome {
     let signals = Signals::new()?;
     match &arguments.what {
@@ -173,6 +151,7 @@ pub fn serve(arguments: &ServeArguments, identity: Option<&Path>, as_json: bool)
             Ok(())
         }
         What::Meta(arguments) => seat::serve(arguments, identity, signals, as_json),
+        What::Join(arguments) => desk::run(arguments, identity, signals, as_json),
     }
 }
 
@@ -191,30 +170,15 @@ fn guarded(store: Store, identity: Option<&Path>, clock_tolerance: Duration) -> 
     })
 }
 
-fn init(arguments: &InitArguments, as_json: bool) -> Outcome {
-    let member = |text: &String| {
-        let (name, addresses) = text.split_once('=').unwrap_or((text, ""));
-        let addresses = addresses.split(',').filter(|address| !address.is_empty()).map(str::to_owned).collect();
-        (name.to_owned(), addresses)
-    };
-    let members = cluster::Members {
-        members: arguments.members.iter().map(member).collect(),
-        operators: arguments.operators.clone(),
-    };
-    let made = cluster::make_identities(&arguments.directory, &members)?;
-    if as_json {
-        return show::json(&serde_json::json!({ "directory": show::path(&arguments.directory), "made": made }));
-    }
-    for name in &made {
-        show::text(format_args!("{}: --identity {}", name, Shown(&arguments.directory.join(name))))?;
-    }
-    if made.is_empty() { show::text("all of these had certificates already") } else { Ok(()) }
-}
-
 pub fn cluster(arguments: &ClusterArguments, as_json: bool) -> Outcome {
     match &arguments.command {
         ClusterCommand::Dev(arguments) => dev(arguments, as_json),
-        ClusterCommand::Init(arguments) => init(arguments, as_json),
+        ClusterCommand::Init(arguments) => first::run(arguments, as_json),
+        ClusterCommand::Token(arguments) => token::run(arguments, as_json),
+        ClusterCommand::Join(arguments) => join::run(arguments, as_json),
+        ClusterCommand::Forget(arguments) => forget::run(arguments, as_json),
+        ClusterCommand::Volume(arguments) => volume::run(arguments, as_json),
+        ClusterCommand::Standby(arguments) => standby::run(arguments, as_json),
     }
 }
 
@@ -268,6 +232,7 @@ fn dev(arguments: &DevArguments, as_json: bool) -> Outcome {
         // They are in this process.
         patience: Duration::ZERO,
         metrics: arguments.metrics,
+        console: None,
         key: None,
         name: None,
         advertise: None,

@@ -1,5 +1,6 @@
 //! What every server process does: it listens, says that it is ready, and ends at a signal.
 
+use super::notify;
 use crate::failure::{Failure, Outcome};
 use crate::show;
 use cluster::{ClusterKey, Identity, runtime};
@@ -19,9 +20,12 @@ impl Signals {
     pub fn new() -> Result<Self, Failure> {
         let (sender, receiver) = watch::channel(false);
         let handler = move || {
-            if sender.send_replace(true) {
+            if *sender.borrow() {
                 std::process::exit(130);
             }
+            // First: when the others hear of it, the process may end before this thread goes on.
+            notify::stopping();
+            sender.send_replace(true);
         };
         ctrlc::set_handler(handler).map_err(|why| Failure::Other(format!("cannot handle signals: {why}")))?;
         Ok(Self(receiver))
@@ -46,6 +50,11 @@ pub fn io(why: std::io::Error) -> Failure {
     Failure::Other(why.to_string())
 }
 
+/// Listens at an address.
+pub fn bind(address: SocketAddr) -> Result<std::net::TcpListener, Failure> {
+    std::net::TcpListener::bind(address).map_err(|why| Failure::Other(format!("cannot listen on {address}: {why}")))
+}
+
 /// Without certificates, it listens for this machine only.
 pub fn listen(address: SocketAddr, identity: Option<&Path>) -> Result<TcpListener, Failure> {
     if !address.ip().is_loopback() && identity.is_none() {
@@ -55,11 +64,8 @@ pub fn listen(address: SocketAddr, identity: Option<&Path>) -> Result<TcpListene
         )));
     }
     let _inside = runtime().enter();
-    let bound = std::net::TcpListener::bind(address).and_then(|listener| {
-        listener.set_nonblocking(true)?;
-        TcpListener::from_std(listener)
-    });
-    bound.map_err(|why| Failure::Other(format!("cannot listen on {address}: {why}")))
+    let listener = bind(address)?;
+    listener.set_nonblocking(true).and_then(|()| TcpListener::from_std(listener)).map_err(io)
 }
 
 /// The key that signs capabilities. A server that others can reach has it, so that not every member
@@ -97,6 +103,7 @@ pub fn ready(as_json: bool, role: &str, address: SocketAddr, what: &str, metrics
         show::text(format_args!("{role} server on {address}: {what}{metrics}"))?;
     }
     let _ = std::io::stdout().flush();
+    notify::ready(&format!("{role} server on {address}: {what}"));
     show::begin_log();
     Ok(())
 }

@@ -78,14 +78,29 @@ fn write_file(path: &Path, length: usize) -> io::Result<()> {
 
 #[test]
 fn all_stores_are_killed_and_the_metadata_server_goes_on_when_they_are_back() {
-    if !possible("all_stores_are_killed_and_the_metadata_server_goes_on_when_they_are_back") {
-        return;
+    if possible("all_stores_are_killed_and_the_metadata_server_goes_on_when_they_are_back") {
+        kill_all_stores("client");
     }
+}
+
+#[test]
+fn all_stores_are_killed_and_what_they_coded_is_synced_when_they_are_back() {
+    if possible("all_stores_are_killed_and_what_they_coded_is_synced_when_they_are_back") {
+        kill_all_stores("server");
+    }
+}
+
+fn kill_all_stores(coding: &str) {
     let cluster = Cluster::new("rs:4+2", 6);
-    let mount = cluster.mount("a");
+    let mount = cluster.mount_with("a", &["--coding", coding]);
     let (mut written, _) = write_synced(&mount.point, "old", &AtomicBool::new(true));
     for round in 0..2 {
+        // In stripes, and not synced: what the stores have of it survives them.
+        let (name, length) = (format!("unsynced{round}"), 20_000_000);
+        let mut unsynced = File::create(mount.at(&name)).unwrap();
+        unsynced.write_all(&noise(length)).unwrap();
         cluster.stores.iter().for_each(Process::kill);
+        assert_eq!(unsynced.sync_all().unwrap_err().raw_os_error(), Some(5));
         // Short, and so a matter of the metadata alone.
         let failed = write_file(&mount.at(format!("lost{round}")), 3000);
         assert_eq!(failed.unwrap_err().raw_os_error(), Some(5));
@@ -94,11 +109,16 @@ fn all_stores_are_killed_and_the_metadata_server_goes_on_when_they_are_back() {
         let begun = Instant::now();
         for (name, length) in [(format!("short{round}"), 3000), (format!("long{round}"), 3_000_000)] {
             while let Err(why) = write_file(&mount.at(&name), length) {
-                assert!(begun.elapsed() < Duration::from_secs(60), "{name}: {why}: {}", cluster.meta.log());
+                assert!(begun.elapsed() < Duration::from_secs(300), "{name}: {why}: {}", cluster.meta.log());
                 sleep(Duration::from_millis(50));
             }
             written.push((name, length));
         }
+        while let Err(why) = unsynced.sync_all() {
+            assert!(begun.elapsed() < Duration::from_secs(300), "{name}: {why}: {}", cluster.meta.log());
+            sleep(Duration::from_millis(50));
+        }
+        written.push((name, length));
         eprintln!("it went on after {:.2?}", begun.elapsed());
     }
     all_there(&mount.point, &written);

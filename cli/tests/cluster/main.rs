@@ -4,6 +4,7 @@
 mod archives;
 mod capabilities;
 mod coding;
+mod console;
 mod ending;
 mod expiry;
 mod failover;
@@ -11,6 +12,7 @@ mod failover;
 mod forest;
 mod growth;
 mod hostile;
+mod joining;
 mod lab;
 mod locks;
 mod meta;

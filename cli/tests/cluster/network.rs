@@ -67,7 +67,7 @@ impl Network {
         missing.is_none()
     }
 
-    fn new() -> Self {
+    pub fn new() -> Self {
         let network = Self { hub: Namespace::new(), machines: Mutex::default() };
         network.tool(&network.hub.path(), "ip", "link add bridge type bridge");
         network.tool(&network.hub.path(), "ip", "link set bridge up");

@@ -104,6 +104,9 @@ fn what_a_bench_cannot_do_is_said_first() {
         (&["--master", "7", "--coding", "server"], "from 1 to 6"),
         (&["--threads", "1", "--stream-code", "rs:4+2@fast"], "no kernel"),
         (&["--code", "rs:8+3"], "--stores 11"),
+        (&["--code", "rs:8+3", "--stores", "12,6"], "--stores 11"),
+        (&["--stores", "6,12,6"], "twice"),
+        (&["--stores", "6,12", "--threads", "1"], "one number"),
     ] {
         let said = run(weft().args(["bench", "write-cost"]).args(arguments)).failed(2);
         assert!(said.contains(why), "{said}");

@@ -31,7 +31,7 @@ impl Ended {
     /// Its output when it succeeded.
     #[track_caller]
     pub fn good(self) -> Vec<u8> {
-        assert_eq!(self.status, 0, "{}", self.errors);
+        assert_eq!(self.status, 0, "{}{}", self.errors, String::from_utf8_lossy(&self.output));
         self.output
     }
 

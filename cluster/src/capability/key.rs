@@ -5,8 +5,8 @@ use super::{Capability, Credentials, Refusal, Rights, SIGNED_BYTES, TOKEN_BYTES,
 use fs::Error;
 use plan::{SessionId, SetId};
 use std::fmt;
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -52,12 +52,8 @@ impl ClusterKey {
             filled += more.map_err(|why| Error::Invalid(format!("the system has no random bytes: {why}")))?;
         }
         let text = format!("{PREFIX}{}\n", blake3::Hash::from_bytes(secret).to_hex());
-        let made = std::fs::File::options().write(true).create_new(true).mode(0o600).open(path);
-        let written = made.and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            file.sync_all()
-        });
-        written.map_err(|why| Error::Invalid(format!("cannot write {}: {why}", path.display())))
+        crate::whole::create(path, &text, 0o600)
+            .map_err(|why| Error::Invalid(format!("cannot write {}: {why}", path.display())))
     }
 
     /// Reads the key from a file. None when the file does not exist or this user may not read it.

@@ -3,7 +3,7 @@
 
 use super::servers::{Make, Servers};
 use super::whereabouts::Whereabouts;
-use super::{ANSWER_IS_GONE, COMMAND, NO_SESSION, NOT_HOLDER, RECALL, Ticket};
+use super::{ANSWER_IS_GONE, COMMAND, NO_SESSION, NOT_HOLDER, NOT_UNDERSTOOD, RECALL, Ticket};
 use crate::address::VolumeAddress;
 use crate::capability::CapabilityCache;
 use crate::places::ClusterPlaces;
@@ -340,8 +340,11 @@ impl Link {
                 Err(wire::Error::Remote { status: ANSWER_IS_GONE, .. }) => {
                     return failed("it carried a request out, and how that ended is not known");
                 }
+                Err(wire::Error::Remote { status: NOT_UNDERSTOOD, .. }) => {
+                    return failed("it does not know this request: if it is of an older version, update it first");
+                }
                 Err(wire::Error::Remote { status, .. }) => {
-                    return failed(&format!("it does not understand a request (error {status})"));
+                    return failed(&format!("it refused a request (error {status})"));
                 }
                 // A server that never understood this client will not do so later.
                 Err(wire::Error::Protocol(why)) if session == SessionId::NONE && self.is_only() => return failed(&why),

@@ -1,6 +1,7 @@
 //! The list of a volume's metadata servers, in the volume directory of each.
 
 use super::seat::Peer;
+use crate::whole;
 use std::path::Path;
 
 /// The file.
@@ -14,10 +15,7 @@ const MAX_LIST: u64 = 64 << 10;
 /// When it cannot be written.
 pub fn write_list(directory: &Path, list: &[Peer]) -> std::io::Result<()> {
     let lines: String = list.iter().map(|Peer { name, address }| format!("{name} {address}\n")).collect();
-    let (new, path) = (directory.join(format!("{SERVERS}.new")), directory.join(SERVERS));
-    std::fs::write(&new, lines)?;
-    std::fs::File::open(&new)?.sync_all()?;
-    std::fs::rename(new, path)
+    whole::replace(&directory.join(SERVERS), &lines, 0o644)
 }
 
 /// Reads the list. What cannot be read is left out.

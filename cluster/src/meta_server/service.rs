@@ -25,6 +25,8 @@ use wire::{Complaints, Peer, Reply, Request, Service};
 
 /// How long a repeated request waits for the first one to end.
 const REPEAT_TIMEOUT: Duration = Duration::from_secs(30);
+/// A quick operation takes less time, although its thread may have to wait for a processor.
+const QUICK_OPERATION: Duration = Duration::from_millis(100);
 
 /// A metadata server: the sessions of a volume's clients.
 pub struct MetaServer {
@@ -180,11 +182,15 @@ impl MetaServer {
         replays.entry(session).or_default().clone()
     }
 
-    /// Whether an operation waits neither for a disk nor for another client. Commits wait: the
-    /// journal's own messages need the threads that serve.
+    /// Whether an operation waits for no disk, no other client and no renewal of the lease, and is
+    /// short. The messages of the journal and of the renewal need the threads that serve.
     fn is_quick(&self, operation: u16) -> bool {
         let recalls = matches!(operation, port::ATTRIBUTES | port::LOOKUP | port::LIST | port::LOOKUPS);
-        port::only_reads(operation) && !(recalls && self.sessions.has_several())
+        // The first page of keys in order sorts all of them.
+        port::only_reads(operation)
+            && operation != port::LIST_BY_KEY
+            && !(recalls && self.sessions.has_several())
+            && self.volume().lease_lasts(QUICK_OPERATION)
     }
 
     /// The reply to a request that could not be carried out because this server gave the volume up
@@ -309,5 +315,47 @@ impl Shared {
         let places = if port::waits_for_clients(*method) { &self.0.waiting } else { &self.0.working };
         let _place = places.take(peer.name.as_deref()).await;
         crate::waiting(work)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fs::OpenOptions;
+    use fs::label::{Label, Member};
+    use meta::kv::MemoryIndex;
+    use plan::TargetId;
+    use std::path::PathBuf;
+    use volume::target::{Faults, Faulty, Memory, Target};
+
+    /// A read waits for the renewal of a lease that is over. So it must not have a thread that
+    /// serves: the renewal needs it.
+    #[test]
+    fn no_operation_is_quick_when_the_lease_is_about_to_end() {
+        let member = |number: u16| Member::new(TargetId(number), PathBuf::new());
+        let label = Label::new([7; 16], "films", "rs:2+1", 6 << 20, 2, (0..3).map(member).collect());
+        let disks: Vec<Arc<Faulty>> = (0..3).map(|_| Arc::new(Faulty::new(Arc::new(Memory::default())))).collect();
+        let place = |(number, disk): (usize, &Arc<Faulty>)| (TargetId(number as u16), disk.clone() as Arc<dyn Target>);
+        let places = || disks.iter().enumerate().map(place).collect::<Vec<_>>();
+        FileSystem::create_on(&label, places()).unwrap();
+        let lease = Some(Duration::from_secs(3));
+        let options = OpenOptions { serve: true, lease, ..OpenOptions::default() };
+        let volume = FileSystem::open_on(label, places(), Box::new(MemoryIndex::default()), options).unwrap();
+        let sessions = Sessions::new(volume.clone(), Duration::from_secs(600));
+        let server = MetaServer::new(sessions, Commands::new(|_, _, _| Vec::new()));
+        let becomes = |quick: bool| {
+            let begun = Instant::now();
+            while server.is_quick(port::ATTRIBUTES) != quick {
+                assert!(begun.elapsed() < Duration::from_secs(300), "{quick}");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        becomes(true);
+        assert!(!server.is_quick(port::LIST_BY_KEY));
+        disks.iter().for_each(|disk| disk.set(Faults { away: true, ..Faults::default() }));
+        becomes(false);
+        disks.iter().for_each(|disk| disk.set(Faults::default()));
+        becomes(true);
+        volume.abandon();
     }
 }

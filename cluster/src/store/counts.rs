@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use volume::Meter;
 use volume::counts::Operation;
 use volume::lock;
-use volume::target::Target;
+use volume::target::{Target, TargetFile};
 
 /// How long the report uses a target's last answer about its space.
 const SPACE_VALID_FOR: Duration = Duration::from_secs(10);
@@ -73,7 +73,7 @@ impl Counts {
     }
 }
 
-/// A target's space, and how often it was read and written.
+/// A target's space, and how often its chunks were read and written.
 #[derive(Debug, Default)]
 pub(super) struct Looked {
     space: Mutex<Option<(Instant, (u64, u64))>>,
@@ -84,9 +84,11 @@ pub(super) struct Looked {
 }
 
 impl Looked {
-    /// Counts an operation that begins on the target.
-    pub fn access(&self, method: u16) {
-        if matches!(method, method::READ | method::WRITE | method::WRITE_DURABLY) {
+    /// Counts an operation that begins on a file of the target. Metadata is not counted: in a
+    /// cluster without work, the few targets that have it would look hot beside all others.
+    pub fn access(&self, method: u16, file: TargetFile) {
+        let is_chunk = matches!(file, TargetFile::Chunk { .. } | TargetFile::NewChunk { .. });
+        if is_chunk && matches!(method, method::READ | method::WRITE | method::WRITE_DURABLY) {
             self.accesses.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -109,7 +111,7 @@ impl Looked {
         self.looking.load(Ordering::Acquire)
     }
 
-    /// The number of operations that read or write.
+    /// The number of operations that read or write chunks.
     pub fn accesses(&self) -> u64 {
         self.accesses.load(Ordering::Relaxed)
     }
@@ -123,5 +125,22 @@ impl Looked {
     pub fn space(&self) -> Option<(u64, u64)> {
         let space = lock(&self.space);
         space.filter(|(when, _)| when.elapsed() < SPACE_VALID_FOR).map(|(_, space)| space)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plan::{Position, SetId, TxId};
+
+    #[test]
+    fn accesses_are_reads_and_writes_of_chunks() {
+        let (looked, chunk) = (Looked::default(), TargetFile::Chunk { set: SetId(1), position: Position(0) });
+        [method::READ, method::WRITE, method::WRITE_DURABLY].iter().for_each(|&method| looked.access(method, chunk));
+        looked.access(method::SYNC, chunk);
+        [TargetFile::Journal { first: TxId(1) }, TargetFile::Snapshot { last: TxId(1) }, TargetFile::Label]
+            .iter()
+            .for_each(|&file| looked.access(method::WRITE_DURABLY, file));
+        assert_eq!(looked.accesses(), 3);
     }
 }

@@ -16,8 +16,7 @@
 use super::primes::{MAX_STORES, Primes};
 use super::protocol::{encode, method};
 use super::remote::{Stores, way};
-use super::reports::Reports;
-use plan::report::{Report, Work};
+use super::reports::Slot;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io;
@@ -134,84 +133,145 @@ impl Others {
     }
 }
 
-/// Asks all stores for their reports, through primes where there are many.
-pub(super) fn ask_all(stores: &Stores, pause: Duration) {
-    let clients: HashMap<String, Client> = stores.clients().into_iter().collect();
-    let is_silent = |server: &str| stores.reports.is_silent(server);
-    let (cabinets, alone) = stores.primes.begin(clients.keys().cloned().collect(), is_silent);
-    let token = stores.token_for_all();
-    let way = Arc::new(Way { clients, token, pause, reports: stores.reports.clone(), primes: stores.primes.clone() });
-    for servers in cabinets {
-        let way = way.clone();
-        tokio::spawn(async move { way.through_prime(servers).await });
+/// A store that is asked, and where what it says is kept.
+struct Member {
+    server: String,
+    client: Client,
+    slot: Arc<Slot>,
+}
+
+/// Stores of one cabinet, by their places in [`Routes::stores`], and which of them is the prime.
+struct Cabinet {
+    stores: Vec<usize>,
+    prime: Option<usize>,
+}
+
+/// Who is asked how. With thousands of stores, sorting them takes longer than reading what they
+/// say.
+#[derive(Default)]
+struct Routes {
+    stores: Vec<Member>,
+    cabinets: Vec<Cabinet>,
+    /// Those that are asked themselves.
+    alone: Vec<usize>,
+}
+
+impl Routes {
+    fn of(stores: &Stores) -> Self {
+        let clients: HashMap<String, Client> = stores.clients().into_iter().collect();
+        let (cabinets, alone) = stores.primes.sorted(clients.keys().cloned().collect());
+        let mut routes = Self::default();
+        let add = |routes: &mut Self, server: String| {
+            let (client, slot) = (clients[&server].clone(), stores.reports.slot(&server));
+            routes.stores.push(Member { server, client, slot });
+            routes.stores.len() - 1
+        };
+        for servers in cabinets {
+            let prime = stores.primes.of(&servers);
+            let stores = servers.into_iter().map(|server| add(&mut routes, server)).collect();
+            routes.cabinets.push(Cabinet { stores, prime });
+        }
+        let alone = alone.into_iter().map(|server| add(&mut routes, server)).collect();
+        Self { alone, ..routes }
     }
-    for server in alone {
-        way.clone().ask(server);
+}
+
+/// Asks all stores for their reports, through primes where there are many: round by round.
+#[derive(Default)]
+pub(super) struct Rounds {
+    /// The routes of the last round, and what they follow from: the version of the primes, and how
+    /// many stores there were.
+    routes: Option<((u64, usize), Arc<Routes>)>,
+}
+
+impl Rounds {
+    /// Begins a round.
+    pub fn ask_all(&mut self, stores: &Stores, pause: Duration) {
+        let version = (stores.primes.next_round(|server| stores.reports.is_silent(server)), stores.count());
+        let routes = match self.routes.take() {
+            Some((known, routes)) if known == version => routes,
+            _ => Arc::new(Routes::of(stores)),
+        };
+        self.routes = Some((version, routes.clone()));
+        let way = Arc::new(Way { routes, token: stores.token_for_all(), pause, primes: stores.primes.clone() });
+        for cabinet in 0..way.routes.cabinets.len() {
+            let way = way.clone();
+            tokio::spawn(async move { way.through_prime(cabinet).await });
+        }
+        for &store in &way.routes.alone {
+            way.clone().ask(store);
+        }
     }
 }
 
 /// What a round needs.
 struct Way {
-    clients: HashMap<String, Client>,
+    routes: Arc<Routes>,
     token: Vec<u8>,
     pause: Duration,
-    reports: Arc<Reports>,
     primes: Arc<Primes>,
 }
 
 impl Way {
+    fn server(&self, store: usize) -> &str {
+        &self.routes.stores[store].server
+    }
+
     /// Asks a store for itself. One that takes longer than the pause gets a new request.
-    fn ask(self: Arc<Self>, server: String) {
+    fn ask(self: Arc<Self>, store: usize) {
         self.primes.asks_store();
         let asked = Instant::now();
         tokio::spawn(async move {
-            self.reports.reported(&server, asked, ask(&self.clients[&server], self.pause).await);
+            let Member { client, slot, .. } = &self.routes.stores[store];
+            let answer = client.call(method::REPORT, &[], &[], self.pause).await;
+            let told = answer.as_ref().map(|answer| (&answer.body[..], asked.elapsed()));
+            if let Err(why) = slot.reported(asked, told.map_err(ToString::to_string)) {
+                let _ = slot.reported(asked, Err(why));
+            }
         });
     }
 
     /// Asks the prime of a cabinet, or the next one.
-    async fn through_prime(self: Arc<Self>, mut servers: Vec<String>) {
+    async fn through_prime(self: Arc<Self>, cabinet: usize) {
+        let Cabinet { stores, prime } = &self.routes.cabinets[cabinet];
+        let (mut left, mut known) = (stores.clone(), *prime);
         for _ in 0..TRIES {
-            let Some(prime) = self.primes.of(&servers) else { break };
-            let prime = servers.remove(prime);
+            let named = || left.iter().map(|&store| self.server(store)).collect::<Vec<&str>>();
+            let Some(prime) = known.take().or_else(|| self.primes.of(&named())) else { break };
+            let prime = left.remove(prime);
             self.primes.asks_prime();
-            let others: Vec<&str> = servers.iter().map(String::as_str).collect();
+            let others: Vec<&str> = left.iter().map(|&store| self.server(store)).collect();
             // The prime needs some of the time itself, and the next one takes over in this round.
             let within = self.pause * 3 / 4;
             let gather = Gather { token: &self.token, others, within_ms: within.as_millis() as u32 };
             let asked = Instant::now();
-            if let Some(answer) = self.gathered(&prime, &gather).await
-                && let Some(told) = read_gathered(&answer, asked.elapsed(), servers.len())
+            if let Some(answer) = self.gathered(prime, &gather).await
+                && let Some(told) = read_gathered(&answer, asked.elapsed(), left.len())
             {
-                let all = [prime.as_str()].into_iter().chain(servers.iter().map(String::as_str));
-                all.zip(told).for_each(|(server, told)| self.told(server, asked, told.ok()));
+                let all = [prime].into_iter().chain(left.iter().copied());
+                all.zip(told).for_each(|(store, told)| self.told(store, asked, told.ok()));
                 return;
             }
-            self.primes.fails(&prime);
+            self.primes.fails(self.server(prime));
             self.clone().ask(prime);
         }
-        servers.into_iter().for_each(|server| self.clone().ask(server));
+        left.into_iter().for_each(|store| self.clone().ask(store));
     }
 
     /// A prime told this of a store.
-    fn told(self: &Arc<Self>, server: &str, asked: Instant, told: Option<(u64, &[u8])>) {
-        let told = told.and_then(|(took, report)| {
-            let (report, work) = read_report(report).ok()?;
-            Some((report, work, Duration::from_micros(took)))
-        });
-        match told {
-            Some(told) => self.reports.reported(server, asked, Ok(told)),
-            None => {
-                self.primes.fails(server);
-                self.clone().ask(server.to_owned());
-            }
+    fn told(self: &Arc<Self>, store: usize, asked: Instant, told: Option<(u64, &[u8])>) {
+        let Member { server, slot, .. } = &self.routes.stores[store];
+        let read = |(took, report)| slot.reported(asked, Ok((report, Duration::from_micros(took)))).is_ok();
+        if !told.is_some_and(read) {
+            self.primes.fails(server);
+            self.clone().ask(store);
         }
     }
 
     /// What a prime gathered; None if it did not answer or refused.
-    async fn gathered(&self, prime: &str, gather: &Gather<'_>) -> Option<Payload> {
+    async fn gathered(&self, prime: usize, gather: &Gather<'_>) -> Option<Payload> {
         let body = encode(gather);
-        Some(self.clients[prime].call(method::GATHER, &body, &[], self.pause * 7 / 8).await.ok()?.payload)
+        Some(self.routes.stores[prime].client.call(method::GATHER, &body, &[], self.pause * 7 / 8).await.ok()?.payload)
     }
 }
 
@@ -223,21 +283,4 @@ fn read_gathered(answer: &[u8], took: Duration, others: usize) -> Option<Told<'_
         *waited = (took.as_micros() as u64).saturating_sub(*waited);
     }
     (told.len() == others + 1).then_some(told)
-}
-
-/// Reads what a store told.
-fn read_report(told: &[u8]) -> Result<(Report, Work), String> {
-    let unread = |_| "it told what cannot be read".to_owned();
-    let (report, rest) = postcard::take_from_bytes(told).map_err(unread)?;
-    // An older store says nothing more.
-    Ok((report, if rest.is_empty() { Work::default() } else { postcard::from_bytes(rest).map_err(unread)? }))
-}
-
-/// Requests one report.
-async fn ask(client: &Client, timeout: Duration) -> Result<(Report, Work, Duration), String> {
-    let begun = Instant::now();
-    let answer = client.call(method::REPORT, &[], &[], timeout).await.map_err(|why| why.to_string())?;
-    let took = begun.elapsed();
-    let (report, work) = read_report(&answer.body)?;
-    Ok((report, work, took))
 }

@@ -18,6 +18,7 @@ mod simulated;
 #[cfg(test)]
 mod simulated_claims;
 mod slots;
+mod told;
 mod watch;
 
 pub use remote::{RemoteTarget, Stores, set_channels};

@@ -33,6 +33,8 @@ struct State {
     cabinet_of: HashMap<String, usize>,
     /// For how many rounds a store is asked itself.
     alone: HashMap<String, u32>,
+    /// Another one with every change of who is asked how.
+    version: u64,
 }
 
 impl Default for Primes {
@@ -44,6 +46,7 @@ impl Default for Primes {
 impl Primes {
     pub fn set_small(&self, stores: usize) {
         self.small.store(stores, Ordering::Relaxed);
+        lock(&self.state).version += 1;
     }
 
     /// These stores are in these domains. A cabinet is a domain without its last name, which is the
@@ -64,6 +67,7 @@ impl Primes {
             });
             cabinet_of.insert(server, number);
         }
+        state.version += 1;
     }
 
     /// The requests so far: to primes, and to stores for themselves.
@@ -80,14 +84,22 @@ impl Primes {
         self.asked[1].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A round begins: the stores by cabinet, and those that are asked themselves. `is_silent` says
-    /// which did not answer when they were last asked.
-    pub fn begin(&self, servers: Vec<String>, is_silent: impl Fn(&str) -> bool) -> (Vec<Vec<String>>, Vec<String>) {
+    /// A round begins. `is_silent` says which stores did not answer when they were last asked. The
+    /// number is another one if [`Self::sorted`] may give something else than in the round before.
+    pub fn next_round(&self, is_silent: impl Fn(&str) -> bool) -> u64 {
         let mut state = lock(&self.state);
+        let before = state.alone.len();
         state.alone.retain(|server, rounds| {
             *rounds = rounds.saturating_sub(1);
             *rounds > 0 || is_silent(server)
         });
+        state.version += u64::from(state.alone.len() != before);
+        state.version
+    }
+
+    /// The stores by cabinet, and those that are asked themselves.
+    pub fn sorted(&self, servers: Vec<String>) -> (Vec<Vec<String>>, Vec<String>) {
+        let state = lock(&self.state);
         let mut cabinets: Vec<Vec<&String>> = vec![Vec::new(); state.cabinets.len()];
         let mut is_there = vec![false; cabinets.len()];
         let (mut alone, mut without) = (Vec::new(), 0);
@@ -116,18 +128,20 @@ impl Primes {
     }
 
     /// The prime of a cabinet with these stores: its place among them. None if none can be it.
-    pub fn of(&self, servers: &[String]) -> Option<usize> {
+    pub fn of<S: AsRef<str>>(&self, servers: &[S]) -> Option<usize> {
         let state = lock(&self.state);
-        let cabinet = &state.cabinets[*state.cabinet_of.get(servers.first()?)?];
+        let cabinet = &state.cabinets[*state.cabinet_of.get(servers.first()?.as_ref())?];
         let members = (0..servers.len()).map(|number| (TargetId(number as u16), Some(cabinet)));
-        let is_there = |id: TargetId| !state.alone.contains_key(&servers[usize::from(id.0)]);
+        let is_there = |id: TargetId| !state.alone.contains_key(servers[usize::from(id.0)].as_ref());
         let primes = Layers::of(members, u8::MAX).primes(is_there);
         primes.cabinets.into_values().next().map(|id| usize::from(id.0))
     }
 
     /// Its prime could not ask it, or it did not answer for others.
     pub fn fails(&self, server: &str) {
-        lock(&self.state).alone.insert(server.to_owned(), ROUNDS_ALONE);
+        let mut state = lock(&self.state);
+        let before = state.alone.insert(server.to_owned(), ROUNDS_ALONE);
+        state.version += u64::from(before.is_none());
     }
 }
 
@@ -145,6 +159,31 @@ mod tests {
     }
 
     const ALL_ANSWER: fn(&str) -> bool = |_| false;
+
+    impl Primes {
+        fn begin(&self, servers: Vec<String>, is_silent: impl Fn(&str) -> bool) -> (Vec<Vec<String>>, Vec<String>) {
+            self.next_round(is_silent);
+            self.sorted(servers)
+        }
+    }
+
+    /// What follows is worked out anew only then.
+    #[test]
+    fn each_change_of_who_is_asked_has_a_number() {
+        let (primes, servers) = primes(6);
+        let first = primes.next_round(ALL_ANSWER);
+        assert_eq!(primes.next_round(ALL_ANSWER), first);
+        primes.fails(&servers[0]);
+        let second = primes.next_round(ALL_ANSWER);
+        primes.fails(&servers[0]);
+        assert!(second != first && primes.next_round(ALL_ANSWER) == second);
+        (0..ROUNDS_ALONE - 2).for_each(|_| assert_eq!(primes.next_round(ALL_ANSWER), second));
+        let third = primes.next_round(ALL_ANSWER);
+        primes.set_small(5);
+        let fourth = primes.next_round(ALL_ANSWER);
+        primes.arrange([(servers[6].clone(), "row1/cabinet1/host6".parse().unwrap())]);
+        assert!(third != second && fourth != third && primes.next_round(ALL_ANSWER) != fourth);
+    }
 
     #[test]
     fn a_small_cluster_is_asked_directly() {

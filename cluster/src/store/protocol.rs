@@ -202,6 +202,8 @@ pub fn encode_error(error: &io::Error) -> Vec<u8> {
         io::ErrorKind::NotFound => Some(2),
         io::ErrorKind::StorageFull => Some(28),
         io::ErrorKind::AlreadyExists => Some(17),
+        io::ErrorKind::ResourceBusy => Some(16),
+        io::ErrorKind::TimedOut => Some(110),
         _ => None,
     };
     encode(&Failure { number: error.raw_os_error().or(kind), what: error.to_string() })
@@ -254,7 +256,9 @@ mod tests {
             let error = io::Error::from_raw_os_error(number);
             assert_eq!(decode_error(&encode_error(&error)).kind(), error.kind());
         }
-        assert_eq!(decode_error(&encode_error(&io::ErrorKind::NotFound.into())).kind(), io::ErrorKind::NotFound);
+        for kind in [io::ErrorKind::NotFound, io::ErrorKind::ResourceBusy, io::ErrorKind::TimedOut] {
+            assert_eq!(decode_error(&encode_error(&kind.into())).kind(), kind);
+        }
         assert_eq!(decode_error(&encode_error(&io::Error::other("odd"))).to_string(), "odd");
         assert_eq!(decode_error(b"\xff\xff").kind(), io::ErrorKind::Other);
     }

@@ -256,7 +256,7 @@ impl Store {
             if !self.is_code_of(code, volume) {
                 return Err(bad("a stripe of another code than its volume has"));
             }
-            return self.masters.answer(request, |target| self.own(target, volume, true)).await;
+            return self.masters.answer(request, self.start, |target| self.own(target, volume, true)).await;
         }
         if request.method == REBUILD {
             let (token, volume) = master::lost(&request.body)?;
@@ -278,7 +278,7 @@ impl Store {
         if request.method == method::DOMAIN {
             return Ok(Reply::ok(encode(&self.domain)));
         }
-        place.looked.access(request.method);
+        place.looked.access(request.method, operands.file.into());
         let Some(_waiting) = place.disk.queue.try_take(request.peer.name.as_deref()) else {
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, "too many operations wait for the target"));
         };

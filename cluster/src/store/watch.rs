@@ -2,7 +2,7 @@
 //! connections: stores are passive, and every process that wants reports requests them. A store
 //! that does not answer delays nothing.
 
-use super::gather::ask_all;
+use super::gather::Rounds;
 use super::protocol::method;
 use super::remote::Stores;
 use std::sync::{Arc, Weak};
@@ -14,12 +14,14 @@ const FENCE_INTERVAL: Duration = Duration::from_secs(1);
 /// Requests the reports of all stores every `pause`, as long as `stores` is in use, and tells them
 /// the live sessions, if those are known.
 pub fn watch(stores: &Arc<Stores>, pause: Duration) {
+    let mut rounds = Rounds::default();
+    let ask_all = move |stores: &Stores, pause| rounds.ask_all(stores, pause);
     crate::runtime().spawn(every(pause, Arc::downgrade(stores), ask_all));
     crate::runtime().spawn(every(pause.min(FENCE_INTERVAL), Arc::downgrade(stores), tell_all));
 }
 
 /// Does a round every `pause`. A panic ends its round only.
-async fn every(pause: Duration, stores: Weak<Stores>, round: fn(&Stores, Duration)) {
+async fn every(pause: Duration, stores: Weak<Stores>, mut round: impl FnMut(&Stores, Duration)) {
     while let Some(stores) = stores.upgrade() {
         stores.caught("asking the stores", |line| tracing::warn!("{line}"), || round(&stores, pause));
         drop(stores);

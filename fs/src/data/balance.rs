@@ -2,6 +2,7 @@
 //! placed counts at once, reports come once in a while. [`plan::placement`] decides; this module
 //! brings it the reports and the counters.
 
+use crate::volume::gauge::Gauge;
 use crate::volume::label::{Label, Role};
 use crate::volume::places::Places;
 use plan::membership::TargetState;
@@ -9,7 +10,7 @@ use plan::placement::{Load, Observed, Observer, Placement, Placer, PolicyName, R
 use plan::topology::places::pool;
 use plan::{SetId, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 use volume::{Metered, Targets, lock};
@@ -24,11 +25,30 @@ struct State {
     placement: Placement,
     observer: Observer,
     placer: Placer,
-    /// The places of the targets that new sets may go to.
-    members: BTreeMap<TargetId, PathBuf>,
+    /// The targets that new sets may go to.
+    members: BTreeMap<TargetId, Member>,
     own: Own,
-    /// Targets of which the last report came from their server.
-    from_servers: BTreeSet<TargetId>,
+}
+
+/// A target that new sets may go to.
+#[derive(Debug)]
+struct Member {
+    path: PathBuf,
+    /// Where its server says how busy it is; None as long as nobody asked for it.
+    gauge: Option<Option<Gauge>>,
+    /// Whether the last report came from its server.
+    from_server: bool,
+}
+
+impl Member {
+    fn at(path: &Path) -> Self {
+        Self { path: path.to_path_buf(), gauge: None, from_server: false }
+    }
+
+    /// What its server said last, if it has one that tells.
+    fn reported(&mut self, places: &dyn Places) -> Option<Observed> {
+        self.gauge.get_or_insert_with(|| places.gauge(&self.path)).as_ref()?.get()
+    }
 }
 
 /// What this process itself knows of targets that nobody else reports of.
@@ -74,7 +94,6 @@ impl State {
             placer: Placer::new(rules, placement.tuning(chunk_bytes), seed),
             members: BTreeMap::new(),
             own: Own::default(),
-            from_servers: BTreeSet::new(),
         }
     }
 
@@ -90,7 +109,7 @@ impl State {
             state: TargetState::Down,
             load: None,
         };
-        let is_new = |candidate: &&TargetCandidate| self.placer.load(candidate.id).is_none();
+        let is_new = |candidate: &&TargetCandidate| !self.placer.knows(candidate.id);
         if candidates.iter().any(|candidate| is_new(&candidate)) || self.members.len() != self.placer.members() {
             let ids: BTreeSet<TargetId> = self.members.keys().chain(known.keys()).copied().collect();
             let all: Vec<TargetCandidate> = ids
@@ -132,8 +151,12 @@ impl Balance {
         if state.placement != label.placement || state.rules != rules {
             *state = State::new(label.placement, rules, seed, label.chunk_bytes.into());
         }
+        let mut before = std::mem::take(&mut state.members);
+        let mut kept = |id: TargetId, path: &Path| {
+            before.remove(&id).filter(|member| member.path == path).unwrap_or_else(|| Member::at(path))
+        };
         let active = label.members().filter(|member| member.role == Role::Active);
-        state.members = active.map(|member| (member.id, member.path.clone())).collect();
+        state.members = active.map(|member| (member.id, kept(member.id, &member.path))).collect();
         let State { observer, members, .. } = &mut *state;
         observer.retain(|id| members.contains_key(&id));
     }
@@ -144,16 +167,13 @@ impl Balance {
         let mut state = self.state();
         state.handle_candidates(candidates);
         let own = state.own.look(targets);
-        let State { members, from_servers, observer, placer, .. } = &mut *state;
-        let mut seen = Vec::new();
-        for (&id, path) in &*members {
-            let reported = places.load(path);
+        let State { members, observer, placer, .. } = &mut *state;
+        let mut seen = Vec::with_capacity(members.len());
+        for (&id, member) in &mut *members {
+            let reported = member.reported(places);
             // The counters of the two have nothing to do with each other.
-            let is_other = match reported {
-                Some(_) => from_servers.insert(id),
-                None => from_servers.remove(&id),
-            };
-            if is_other {
+            if reported.is_some() != member.from_server {
+                member.from_server = reported.is_some();
                 observer.retain(|other| other != id);
             }
             seen.extend(reported.or_else(|| own.get(&id).copied()).map(|observed| (id, observed)));
@@ -200,7 +220,7 @@ impl Balance {
     /// Targets got a chunk each: it counts for the next set already.
     pub fn placed(&self, ids: &[TargetId], candidates: &[TargetCandidate]) {
         let mut state = self.state();
-        if ids.iter().any(|id| state.placer.load(*id).is_none()) {
+        if ids.iter().any(|id| !state.placer.can_take(*id)) {
             state.handle_candidates(candidates);
         }
         state.placer.handle_placed(ids);

@@ -285,7 +285,7 @@ impl BulkLoad<'_> {
         // From here on a transaction may name the stripes, even if it returns an error.
         let stripes = std::mem::take(&mut self.stripes);
         if !stripes.is_empty() {
-            self.fs.store.sync()?;
+            self.fs.store.sync_sets(stripes.iter().map(|(stored, _)| stored.set))?;
         }
         let mut done = BulkLoaded { refused: Vec::new(), stored_bytes: std::mem::take(&mut self.stored_bytes) };
         let (mut whole, mut parts, mut seq, mut named) = (Vec::new(), Vec::new(), TxId(0), HashSet::new());

@@ -8,6 +8,7 @@ use crate::data::buffer::Taken;
 use crate::data::file::{File, FileState};
 use crate::data::manifest::{self, Piece};
 use crate::data::store::{Pin, Stored};
+use crate::data::write::stripe_of;
 use crate::volume::stripe_size::MANIFEST_BYTES;
 use crate::{Error, FileSystem, Result};
 use meta::{ContentEdit, Resize};
@@ -344,7 +345,9 @@ impl FileSystem {
             let edit = ContentEdit { ranges, resize, modified: state.buffer.modified };
             parts.push(Part { file: file.clone(), edit, taken: Vec::new() });
         }
-        if stored_any && let Err(error) = self.store.sync() {
+        let named = parts[inline..].iter().flat_map(|part| part.edit.ranges.iter().flat_map(|(_, new)| new));
+        let sets = named.filter_map(|extent| stripe_of(&extent.place)).map(|(set, _)| set);
+        if stored_any && let Err(error) = self.store.sync_sets(sets) {
             // Name only stripes that are durable.
             parts.truncate(inline);
             return (left, failed.or(Some(error)));

@@ -4,6 +4,7 @@
 
 use crate::Result;
 use crate::data::store::Store;
+use crate::error::lost;
 use plan::{Position, SetId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,8 +27,9 @@ impl Store {
         let losses = self.sets.losses();
         let untold: Vec<(SetId, Vec<Position>)> = {
             let mut lacking = self.lacking.lock();
-            // Transactions may not name lost sets.
-            lacking.retain(|&set, _| self.is_ours(set));
+            // Transactions may not name sets of a session that ended. One that was given up may
+            // have stripes that are durable.
+            lacking.retain(|&set, _| self.sets.is_ours(set));
             let of = |(&set, positions): (&SetId, &BTreeMap<Position, Option<u64>>)| {
                 let untold = positions.iter().filter(|(_, told)| **told != Some(losses));
                 (set, untold.map(|(&position, _)| position).collect())
@@ -44,6 +46,17 @@ impl Store {
             done = done.and(told.map(drop));
         }
         Ok(done?)
+    }
+
+    /// As `sync`. Afterwards a transaction may name stripes of these sets.
+    ///
+    /// # Errors
+    /// As `sync`, and when one of the sets was given up, perhaps by a sync of another thread: its
+    /// stripes may be lost.
+    pub fn sync_sets(&self, mut sets: impl Iterator<Item = SetId>) -> Result<()> {
+        self.sync()?;
+        // A set that was not given up before the sync was synced by it.
+        if sets.all(|set| self.is_ours(set)) { Ok(()) } else { Err(lost()) }
     }
 
     /// Returns when all stripes that were written before are durable, each on the required number
@@ -64,14 +77,20 @@ impl Store {
         }
         // A set may lack more than this sync found: another thread whose write failed may not have
         // told it yet.
-        writers.iter().for_each(|writer| self.note_lacking(writer.layout().set, &writer.missing()));
+        writers.iter().for_each(|writer| self.note_lacking(writer.layout().set, &writer.lacking()));
         let told = self.tell_lacking();
         let mut done = Ok(());
         for (writer, Synced { missing, .. }) in needy.into_iter().zip(synced) {
             match missing {
                 Ok(missing) if missing.is_empty() => {}
                 Ok(_) => done = done.and(self.give_up(writer)),
-                Err(error) => done = done.and(Err(error.into())),
+                Err(error) => {
+                    if writer.has_lost() {
+                        _ = self.give_up(writer);
+                        self.lost.lock().insert(writer.layout().set);
+                    }
+                    done = done.and(Err(error.into()));
+                }
             }
         }
         done.and(told)?;
@@ -119,6 +138,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use std::time::Instant;
     use volume::steps::Mark;
+    use volume::target::{Target, TargetFile};
     use volume::{StripeBuffer, WriteStep};
 
     fn stripe(fs: &FileSystem) -> StripeBuffer {
@@ -142,6 +162,23 @@ mod tests {
         fs.store.sync().unwrap();
         assert!(!writer.has_unsynced());
         assert!(!fs.store.has_writer(writer.layout().set), "nothing is left to be synced");
+    }
+
+    /// One sync gives the set up. The next one has nothing to do, and the stripes are lost.
+    #[test]
+    fn no_transaction_names_a_set_that_another_sync_gave_up() {
+        let lab = Lab::new("rs:2+1", 3);
+        let fs = lab.open();
+        let (Open { writer, .. }, _pin) = fs.store.writer(1, false).unwrap();
+        writer.append(stripe(&fs), StripeSeq(1), b"").map_err(|(why, _)| why).unwrap();
+        let set = writer.layout().set;
+        for (position, target) in Position::placed(&writer.layout().places).take(2) {
+            lab.by_hand(target.0.into()).remove(TargetFile::Chunk { set, position }).unwrap();
+        }
+        fs.store.sync().unwrap_err();
+        fs.store.sync().unwrap();
+        fs.store.sync_sets([set].into_iter()).unwrap_err();
+        assert!(!fs.store.is_ours(set));
     }
 
     /// Nothing is counted twice, and nothing that another thread counted is taken for client tasks.

@@ -5,13 +5,16 @@ use crate::{Error, FileSystem, Result};
 use meta::FileKind;
 use plan::extent::{Piece, pieces};
 use plan::{Extent, ExtentMap, ExtentPlace, Ino};
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::time::{Duration, Instant};
 
 /// How often a read is retried when the stripes that it needs are freed meanwhile.
 const MAX_ATTEMPTS: usize = 5;
 /// A read that takes this long and fails had targets that do not answer.
 const SLOW_READ: Duration = Duration::from_secs(1);
+
+/// How far to read ahead at least and at most, in bytes.
+const READ_AHEAD_BYTES: RangeInclusive<usize> = 16 << 20..=64 << 20;
 
 /// What `lseek` looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +26,13 @@ pub enum Seek {
 }
 
 impl FileSystem {
+    /// How far to read ahead in files that are read from front to back, in bytes: as many stripes
+    /// as keep all targets busy.
+    pub fn read_ahead_bytes(&self) -> usize {
+        let (least, most) = (*READ_AHEAD_BYTES.start(), *READ_AHEAD_BYTES.end());
+        (self.store.stripes_wanted() * self.store.full_stripe()).clamp(least, most)
+    }
+
     /// Reads from a file. Returns the number of bytes read: fewer than requested only at the end of
     /// the file.
     ///

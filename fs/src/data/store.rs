@@ -126,6 +126,8 @@ pub(crate) struct Store {
     pub(super) begins: AtomicBool,
     /// Sets that may have stripes that are not durable.
     pub(super) unsynced: Ranked<Vec<Arc<SetWriter>>, UnsyncedSets>,
+    /// Sets of which stripes were lost before they were durable.
+    pub(super) lost: Ranked<HashSet<SetId>, StoreDetails>,
     /// Sets that were sealed since the last call of `take_sealed`.
     pub(super) sealed: Ranked<Vec<SetId>, SealedSets>,
     /// Sets whose chunks are being described since they were sealed.
@@ -185,6 +187,7 @@ impl Store {
             begins: AtomicBool::new(false),
             unsynced: Ranked::default(),
             lacking: Ranked::default(),
+            lost: Ranked::default(),
             sealed: Ranked::default(),
             sealing: Mutex::default(),
             pinned: Ranked::default(),
@@ -427,9 +430,8 @@ impl Store {
                     return Ok((Stored { set, record: done.record, block: done.block }, pin));
                 }
                 Err((error, back)) => {
-                    // Earlier stripes of the set are not synced where this one failed. The next
-                    // sync tells it.
-                    self.note_lacking(writer.layout().set, &writer.missing());
+                    // Where another thread left a position out, it is not synced.
+                    self.note_lacking(writer.layout().set, &writer.lacking());
                     self.give_up(&writer)?;
                     // That other threads filled the set first is not a failure of its targets.
                     if matches!(error, volume::Error::Invalid(_)) {
@@ -465,7 +467,7 @@ impl Store {
 
     /// Whether transactions may still name a set and stripes may be written to it.
     pub fn is_ours(&self, set: SetId) -> bool {
-        self.sets.is_ours(set)
+        self.sets.is_ours(set) && !self.lost.lock().contains(&set)
     }
 
     /// Sets that were sealed since the last call.

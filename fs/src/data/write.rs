@@ -15,6 +15,9 @@ use std::time::Instant;
 use volume::WriteStep;
 use volume::steps::{Mark, aside};
 
+/// A longer write goes into the buffer in pieces, each of which waits for memory.
+const MAX_PIECE_BYTES: usize = 4 << 20;
+
 /// The modes of `fallocate`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocate {
@@ -106,7 +109,14 @@ impl FileSystem {
     }
 
     fn write_at(&self, ino: Ino, offset: Option<u64>, data: &[u8]) -> Result<()> {
-        self.counts.writes.counted(|()| data.len(), || self.take_in(ino, offset, data))
+        let write = || match offset {
+            // The limit of the memory holds between the pieces.
+            Some(offset) => (0..).zip(data.chunks(MAX_PIECE_BYTES)).try_for_each(|(number, piece)| {
+                self.take_in(ino, Some(offset.saturating_add(number * MAX_PIECE_BYTES as u64)), piece)
+            }),
+            None => self.take_in(ino, None, data),
+        };
+        self.counts.writes.counted(|()| data.len(), write)
     }
 
     /// Puts data into a buffer: in the session in which the write began, or not at all.

@@ -5,6 +5,7 @@
 //! free, and the chunks themselves, whose number would grow for ever.
 
 use crate::data::manifest;
+use crate::data::write::stripe_of;
 use crate::{Error, FileSystem, Result};
 use meta::{ContentEdit, Resize};
 use plan::{Extent, ExtentPlace, Ino, SetId};
@@ -139,7 +140,7 @@ impl FileSystem {
         if moved.is_empty() {
             return Ok(());
         }
-        self.store.sync()?;
+        self.store.sync_sets(moved.iter().filter_map(|extent| stripe_of(&extent.place)).map(|(set, _)| set))?;
         let ranges = moved.iter().map(|extent| (extent.range(), vec![extent.clone()])).collect();
         let edit = ContentEdit { ranges, resize: Resize::Keep, modified: None };
         match self.meta.change_content(ino, &edit) {

@@ -259,7 +259,7 @@ impl FileSystem {
     }
 
     /// Whether the header of a chunk names this volume, and the set and position of its file name.
-    fn has_header(&self, id: TargetId, file: TargetFile) -> io::Result<bool> {
+    pub(crate) fn has_header(&self, id: TargetId, file: TargetFile) -> io::Result<bool> {
         let mut read = self.store.targets.each([(0, id)], move |_, target| {
             let mut bytes = vec![0; CHUNK_HEADER_BYTES];
             match target.read_at(file, 0, &mut bytes) {

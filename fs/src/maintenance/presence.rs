@@ -145,7 +145,7 @@ impl FileSystem {
 
     /// Whether a chunk should still be on a target: it may have been moved meanwhile, and a set
     /// without stripes in use may have no chunks.
-    fn is_missed(&self, set: SetId, position: Position, id: TargetId) -> Result<bool> {
+    pub(crate) fn is_missed(&self, set: SetId, position: Position, id: TargetId) -> Result<bool> {
         let meta = &self.engine()?.meta;
         let record = match meta.set(set) {
             Err(meta::Error::NotFound) => return Ok(false),

@@ -7,6 +7,7 @@ use meta::SetRecord;
 use plan::{Position, RecordOffset, SetId, TargetId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use volume::target::TargetFile;
 use volume::{BlockState, Control};
 
 /// The result of a verification.
@@ -229,6 +230,17 @@ impl FileSystem {
                 looked.damaged.insert(position);
             }
         }
+        for (position, id) in Position::placed(&layout.places) {
+            let Some(&(record, _)) = stripes.first() else { break };
+            let file = TargetFile::Chunk { set, position };
+            // Whether it can be read at all is found below.
+            let is_headless = || !self.is_away(id) && self.has_header(id, file).is_ok_and(|has| !has);
+            if !looked.damaged.contains(&position) && is_headless() && self.is_missed(set, position, id)? {
+                let what = "its chunk has no sound header".into();
+                found.add(Problem { set, record, position: Some(position), what });
+                looked.damaged.insert(position);
+            }
+        }
         for (record, stripe) in stripes.into_iter().filter(|(record, _)| *record >= from) {
             control.go_on()?;
             looked.end = record.next();
@@ -294,7 +306,8 @@ struct Looked {
 mod tests {
     use super::*;
     use crate::testing::{Lab, make};
-    use volume::target::{Target, TargetFile};
+    use std::io::IoSlice;
+    use volume::target::{Durable, Target, TargetFile};
 
     /// The settings of a volume. The bytes were made from `docs/format.md`, not by this code.
     #[test]
@@ -314,6 +327,47 @@ mod tests {
         fixed(&sets, "01030201ac02");
         let key: [u8; 32] = std::array::from_fn(|at| at as u8);
         fixed(&key, "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f");
+    }
+
+    /// As a writer leaves them that was killed, and as damage does.
+    #[test]
+    fn chunks_without_a_header_are_found_and_rebuilt_however_many() {
+        let lab = Lab::new("rs:2+1", 3);
+        let control = Control::default();
+        let fs = lab.open();
+        let file = make(&fs, "file");
+        fs.write(file, 0, &[7; 100_000]).unwrap();
+        fs.close_volume().unwrap();
+        drop(fs);
+        let chunks = |number: usize| {
+            let files = lab.disks[number].list().unwrap().into_iter().map(|(file, _)| file);
+            files.filter(|file| matches!(file, TargetFile::Chunk { .. })).collect::<Vec<_>>()
+        };
+        for count in 1..=3 {
+            for number in 0..count {
+                for file in chunks(number) {
+                    let zeroes = [0; volume::format::CHUNK_HEADER_BYTES];
+                    lab.disks[number].write(file, 0, &[IoSlice::new(&zeroes)], Durable::Later).unwrap();
+                }
+            }
+            let fs = lab.open();
+            let found = fs.verify(&control).unwrap();
+            assert_eq!((found.problems.len(), found.lost), (count, 0), "{:?}", found.problems);
+            assert!(found.problems.iter().all(|problem| problem.what.contains("no sound header")));
+            let repaired = fs.repair(&control).unwrap();
+            assert_eq!((repaired.chunks, repaired.failed), (count, vec![]));
+            assert!(fs.verify(&control).unwrap().is_sound());
+            let mut content = [0; 100_000];
+            fs.read(file, 0, &mut content).unwrap();
+            assert_eq!(content, [7; 100_000]);
+            fs.close_volume().unwrap();
+            drop(fs);
+            let is_headed = |number: usize| {
+                let has = |&file: &TargetFile| volume::scan(&*lab.disks[number], file).unwrap().header.is_some();
+                chunks(number).iter().all(has)
+            };
+            assert!((0..3).all(is_headed));
+        }
     }
 
     /// A volume with countless problems has a report of a limited length, which counts them all.

@@ -2,6 +2,7 @@
 
 pub mod create;
 pub mod find;
+pub mod gauge;
 pub mod history;
 pub mod holder;
 pub mod label;

@@ -1,9 +1,9 @@
 //! The places of targets: directories of this machine, or other places that an implementation can
 //! reach.
 
+use super::gauge::Gauge;
 use crate::{Error, Result};
 use plan::Domain;
-use plan::placement::Observed;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,9 +51,10 @@ pub trait Places: fmt::Debug + Send + Sync {
     /// told otherwise.
     fn arrange(&self, _members: &[(PathBuf, Domain)]) {}
 
-    /// What the server of a target reported last of how busy it is. None where nobody reports: then
-    /// what this process itself asked of the target is all that is known. It waits for nothing.
-    fn load(&self, _place: &Path) -> Option<Observed> {
+    /// Where what the server of a target reported last of how busy it is can be read, now and as
+    /// long as the gauge is kept. None where nobody reports: then what this process itself asked of
+    /// the target is all that is known. It waits for nothing.
+    fn gauge(&self, _place: &Path) -> Option<Gauge> {
         None
     }
 }

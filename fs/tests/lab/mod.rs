@@ -10,7 +10,7 @@ use meta::kv::MemoryIndex;
 use plan::{Ino, TargetId};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use volume::Control;
 use volume::target::{Crash, Faults, Faulty, Memory, Target, TargetFile};
 
@@ -96,6 +96,11 @@ impl Lab {
         };
         self.disks.iter().enumerate().flat_map(of).collect()
     }
+
+    /// The length of all chunks together, in bytes.
+    pub fn chunk_bytes(&self) -> u64 {
+        self.chunks().iter().map(|(.., length)| length).sum()
+    }
 }
 
 pub fn dead() -> Faults {
@@ -144,12 +149,22 @@ pub fn assert_sound(fs: &FileSystem) {
     assert!(verified.is_sound(), "{:#?}", verified.problems);
 }
 
+/// Waits for an event.
+#[track_caller]
+pub fn until(what: &str, mut happened: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !happened() {
+        assert!(begun.elapsed() < Duration::from_secs(300), "it does not happen: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// Runs something that must end in time.
 #[track_caller]
 pub fn within<T: Send + 'static>(seconds: u64, work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, wait) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || _ = done.send(work()));
-    match wait.recv_timeout(std::time::Duration::from_secs(seconds)) {
+    match wait.recv_timeout(Duration::from_secs(seconds)) {
         Ok(result) => result,
         Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
             std::panic::resume_unwind(thread.join().expect_err("it ended without a result"))

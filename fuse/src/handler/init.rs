@@ -5,9 +5,9 @@ use fuser::{InitFlags, KernelConfig};
 /// The largest write, and so the largest read: as many pages as the kernel puts in one request
 /// (256).
 pub(super) const MAX_WRITE: u32 = 1 << 20;
-/// Read-aheads and write-backs on their way at once; the kernel slows writers down from three
-/// quarters on.
-const MAX_BACKGROUND: u16 = 128;
+/// Read-aheads and write-backs on their way at once: four read-aheads of the longest (64 MiB, in
+/// reads of 1 MiB). The kernel holds them back from three quarters on.
+const MAX_BACKGROUND: u16 = 256;
 
 /// What is wanted of the kernel where it can do it.
 ///

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-/// The most threads beside those that take requests. Further reads wait for one of them.
-const MAX_THREADS: usize = 64;
+/// The most threads beside those that take requests: two read-aheads of the longest (64 MiB, in
+/// reads of 1 MiB). Further reads wait for one of them.
+const MAX_THREADS: usize = 128;
 
 /// How long a thread without work stays: it keeps a buffer of the longest read.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);

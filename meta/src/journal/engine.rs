@@ -225,6 +225,11 @@ impl Journaled {
         }
     }
 
+    /// Whether reads within this time wait for no renewal of the lease.
+    pub fn lease_lasts(&self, time: std::time::Duration) -> bool {
+        self.shared.lease.lasts(time)
+    }
+
     /// Whether what was read until now may be answered: no other opening has taken the volume over.
     /// Every read checks this; a caller that answers from its own memory asks. Waits a little for a
     /// late renewal of the lease.

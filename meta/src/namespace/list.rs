@@ -46,18 +46,23 @@ impl Meta {
                 continue;
             }
             rank += 1;
-            let attributes = match decode(&value)? {
-                Entry::Inside(dinode) => self.attributes_of(&dinode)?,
-                Entry::Elsewhere(ino, _) => match self.attributes(ino) {
-                    Err(crate::Error::NotFound) => continue,
-                    found => found?,
-                },
-            };
+            let Some(attributes) = self.attributes_in(&value)? else { continue };
             listed.push(Listed { cookie: hash | rank.min(0xFF), name: name.to_vec(), attributes });
             if listed.len() == limit {
                 break;
             }
         }
         Ok(listed)
+    }
+
+    /// The attributes of the file of an entry; None for one that went meanwhile.
+    pub(super) fn attributes_in(&self, entry: &[u8]) -> Result<Option<Attributes>> {
+        match decode(entry)? {
+            Entry::Inside(dinode) => self.attributes_of(&dinode).map(Some),
+            Entry::Elsewhere(ino, _) => match self.attributes(ino) {
+                Err(crate::Error::NotFound) => Ok(None),
+                found => found.map(Some),
+            },
+        }
     }
 }

@@ -9,6 +9,7 @@ mod content;
 mod create;
 mod find;
 mod list;
+mod ordered;
 mod remove;
 mod rename;
 
@@ -17,6 +18,7 @@ pub use bulk_create::{BulkFile, BulkResult};
 pub use content::{ContentEdit, MAX_EXTENTS, Resize};
 pub use create::New;
 pub use list::Listed;
+pub use ordered::{KeyEntry, KeyPage};
 pub use remove::Removed;
 pub use rename::{Rename, RenameMode};
 

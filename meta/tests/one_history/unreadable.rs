@@ -1,6 +1,7 @@
 //! Disks that are there, and cannot be read to the end.
 
 use super::*;
+use volume::target::ReadAt;
 
 /// The length of the head of a segment or snapshot, in bytes.
 const HEAD: u64 = 176;
@@ -69,4 +70,35 @@ fn a_snapshot_that_cannot_be_read_stays() {
     }
     let kv = Journaled::open(named("c", &disks.see(), 1)).unwrap();
     assert_eq!(numbers(&kv), (0..20).collect());
+}
+
+/// The holder before this one removes a snapshot that it no longer needs, while this one opens.
+#[test]
+fn a_superfluous_snapshot_that_disappears_in_an_opening_does_no_harm() {
+    let snapshot = |disk: &Memory| {
+        let mut files = disk.list().unwrap().into_iter().map(|(file, _)| file);
+        files.find(|file| matches!(file, TargetFile::Snapshot { .. })).unwrap()
+    };
+    for after in 0..8 {
+        let disks = Disks::new(3);
+        let seen = disks.see();
+        let kv = Journaled::create(named("a", &seen, 1)).unwrap();
+        let more = |number| {
+            add_durably(&kv, number).unwrap();
+            kv.checkpoint().unwrap();
+            snapshot(&disks.0[0])
+        };
+        let old = more(0);
+        let mut bytes = vec![0; disks.0[0].list().unwrap().iter().find(|(file, _)| *file == old).unwrap().1 as usize];
+        disks.0[0].read_at(old, 0, &mut bytes).unwrap();
+        assert_ne!(more(1), old);
+        seen.0[0].write(old, 0, &[IoSlice::new(&bytes)], Durable::Now).unwrap();
+        kv.close().unwrap();
+        drop(kv);
+        let seen = disks.see();
+        seen.cut(2, true);
+        seen.0[0].set(Faults { removed_after: Some((old, after)), ..Faults::default() });
+        let opened = Journaled::open(named("b", &seen, 1));
+        assert_eq!(numbers(&opened.unwrap_or_else(|error| panic!("{after}: {error}"))), [0, 1].into());
+    }
 }

@@ -265,13 +265,13 @@ impl LeftOut {
         match self {
             // Also what the other side coded: parts of it are the same.
             Self::Point => {
-                let place = |(run, point): Measured<'_>| (point.record_bytes, point.embedded, run.stores);
+                let place = |(run, point): Measured<'_>| (point.record_bytes, point.embedded, point.stores(run));
                 (place(a), &a.1.code, &a.1.net) == (place(b), &b.1.code, &b.1.net)
             }
             Self::Record => a.1.record_bytes == b.1.record_bytes,
             Self::Code => a.1.code == b.1.code,
             Self::Net => a.1.net == b.1.net,
-            Self::Stores => a.0.stores == b.0.stores,
+            Self::Stores => a.1.stores(a.0) == b.1.stores(b.0),
         }
     }
 }
@@ -465,6 +465,18 @@ mod tests {
             let known: Vec<Checked> = checked.iter().filter(known).copied().collect();
             assert!(errors(&known).unwrap().1 < 1e-6, "{by:?}");
         }
+    }
+
+    #[test]
+    fn a_run_can_have_several_numbers_of_stores() {
+        let mut run = ideal(Link::default(), None);
+        let more = run.points.iter().map(|point| Point { stores: Some(12), ..point.clone() }).collect::<Vec<_>>();
+        let one = points(std::slice::from_ref(&run)).len();
+        assert!(check_left_out(&points(std::slice::from_ref(&run)), LeftOut::Stores).unwrap().is_empty());
+        run.points.extend(more);
+        let runs = [run];
+        assert_eq!(points(&runs)[one].1.setting(&runs[0]).unwrap().stores, 12);
+        assert_eq!(check_left_out(&points(&runs), LeftOut::Stores).unwrap().len(), 2 * one);
     }
 
     /// A corner of what was measured is beyond the others, an edge is not.

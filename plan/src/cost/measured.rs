@@ -24,7 +24,7 @@ pub struct Measurement {
     pub machine: String,
     /// The version of the program.
     pub program: String,
-    /// Stores.
+    /// Stores of each point that does not say otherwise.
     pub stores: u32,
     /// The link of each of the machines; unlimited on one machine.
     pub link: Link,
@@ -78,6 +78,9 @@ pub struct Point {
     pub embedded: bool,
     /// R.
     pub record_bytes: u64,
+    /// Stores, where they are not the [`Measurement::stores`] of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stores: Option<u32>,
     /// Where the records went.
     pub way: Way,
     /// Records of a round.
@@ -158,7 +161,7 @@ impl Point {
             record_bytes: self.record_bytes,
             way: self.way,
             coder: self.coder()?,
-            stores: of.stores,
+            stores: self.stores(of),
             open_sets: 1,
             client_link: link,
             store_link: link,
@@ -166,6 +169,18 @@ impl Point {
             store_cores: 1.0,
             disk_bytes_per_second: None,
         })
+    }
+
+    /// Whether it is of the same network, code, side that codes and number of stores as another
+    /// one: both are in one table.
+    pub fn is_beside(&self, other: &Self) -> bool {
+        let of = |point: &Self| (point.coding, point.embedded, point.stores);
+        (&self.net, &self.code, of(self)) == (&other.net, &other.code, of(other))
+    }
+
+    /// How many stores there were.
+    pub fn stores(&self, of: &Measurement) -> u32 {
+        self.stores.unwrap_or(of.stores)
     }
 
     fn mean(&self, of: impl Fn(&Round) -> f64) -> f64 {
@@ -206,7 +221,8 @@ pub(super) mod tests {
 
     pub fn point(record_bytes: u64, way: Way, rounds: Vec<Round>) -> Point {
         let (code, coding) = ("rs:4+2".into(), Coding::Client);
-        Point { net: None, code, k: 4, m: 2, coding, embedded: false, record_bytes, way, count: 10, rounds }
+        let (net, stores, embedded) = (None, None, false);
+        Point { net, code, k: 4, m: 2, coding, embedded, record_bytes, stores, way, count: 10, rounds }
     }
 
     pub fn measurement(points: Vec<Point>) -> Measurement {

@@ -11,15 +11,18 @@
 //!   once ([`Load::ahead`](super::Load)), without a report. Writers that do not know of each other
 //!   do not all take the same target, either: it is in few of their draws.
 //! - **No flood, no starvation.** A share is between a quarter and four times that of an equal
-//!   target ([`MAX_SHARE`]), and a target cannot claim later what it missed.
+//!   target ([`MAX_SHARE`]). A target cannot claim missed turns later; only the account below gives
+//!   something back, within this share.
 //! - **Stale reports** lose weight ([`super::score::Typical::inputs`]).
 //! - **Even space.** A share is multiplied with `exp(-evenness · lead)`, where the lead is how much
 //!   more of a target is used than of all together, relative to that. Mixed sizes fill by ratio,
-//!   since an equal share is one that is proportional to free space.
+//!   since an equal share is one that is proportional to free space. What a target got in the last
+//!   minutes beyond its part counts, too, long before that: a target that was slow for a while gets
+//!   back what it missed.
 //! - **Nearly full** targets, with less than a twentieth free, are taken when nothing else is
 //!   left.
 
-use super::candidate::{TargetCandidate, is_nearly_full};
+use super::candidate::{Load, TargetCandidate, is_nearly_full};
 use super::lottery::{Lottery, MAX_WEIGHT};
 use super::policies::{lot, mix};
 use super::policy::{Policy, View};
@@ -41,7 +44,8 @@ pub struct Tuning {
     /// mean has its share halved, and equal targets stay within 5 % whatever their scores are. That
     /// also means that in the long run equal targets of unequal speed get equal parts, and only
     /// take turns by speed; until a sixteenth of them is used, a lead is measured by that much.
-    /// With 0 only the score counts, and space follows speed.
+    /// What a target got in the last hundred intervals counts before that, unless it was slow all
+    /// the time. With 0 only the score counts, and space follows speed.
     pub evenness: f64,
     /// The length that a chunk grows to. Differences of a few chunks are no lead.
     pub chunk_bytes: u64,
@@ -65,6 +69,12 @@ const LEAD_CHUNKS: u64 = 16;
 /// a few chunks are many per cent of what is used and nothing of what there is.
 const LEAD_DIVISOR: u64 = 16;
 
+/// With this evenness, a lead of one in what a target got lately ([`Load::lead`]) divides its share
+/// by e.
+const LATELY_EVENNESS: f64 = 32.0;
+/// What a target got lately changes a share by e to this power at most, so that space counts more.
+const MOST_LATELY: f64 = 3.0;
+
 /// The bytes of all targets that can be chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Space {
@@ -84,6 +94,20 @@ impl Space {
     }
 }
 
+/// What a share follows from: a target without its domain.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    pub load: Option<Load>,
+    pub free: u64,
+    pub total: u64,
+}
+
+impl From<&TargetCandidate> for Look {
+    fn from(target: &TargetCandidate) -> Self {
+        Self { load: target.load, free: target.free, total: target.total }
+    }
+}
+
 /// All targets together, with which each is compared.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Whole {
@@ -93,39 +117,53 @@ pub(super) struct Whole {
 }
 
 impl Whole {
-    pub fn of(targets: &[TargetCandidate], tuning: &Tuning) -> Self {
-        let typical = Typical::of(targets.iter().filter_map(|target| target.load));
-        let space = Space::sum(targets.iter().map(|target| Space::of(target.free, target.total)));
-        let score = |target: &TargetCandidate| {
-            tuning.coefficients.score(&typical.inputs(target.load, target.free, target.total))
-        };
-        let mean_score = targets.iter().map(score).sum::<f64>() / targets.len().max(1) as f64;
-        Self { typical, space, mean_score }
+    pub fn of(targets: impl Iterator<Item = Look> + Clone, tuning: &Tuning) -> Self {
+        let typical = Typical::of(targets.clone().filter_map(|target| target.load));
+        let space = Space::sum(targets.clone().map(|target| Space::of(target.free, target.total)));
+        let score = |target: Look| tuning.coefficients.score(&typical.inputs(target.load, target.free, target.total));
+        let (count, sum) = targets.map(score).fold((0u64, 0.0), |(count, sum), score| (count + 1, sum + score));
+        Self { typical, space, mean_score: sum / count.max(1) as f64 }
     }
 
     /// What follows for a target.
-    pub fn parts(&self, target: &TargetCandidate, tuning: &Tuning) -> Parts {
+    pub fn parts(&self, target: Look, tuning: &Tuning) -> Parts {
         let inputs: Inputs = self.typical.inputs(target.load, target.free, target.total);
         let score = tuning.coefficients.score(&inputs);
         let evenness = self.evenness(target, tuning);
-        let ratio = if self.mean_score > 0.0 { score / self.mean_score } else { 1.0 };
         // Held within the bounds first, so that a lead of a few per cent outweighs any score.
-        let within = |share: f64| if share.is_nan() { 1.0 } else { share.clamp(1.0 / MAX_SHARE, MAX_SHARE) };
-        let share = within(within(ratio.powf(tuning.sharpness)) * evenness);
+        let share = within(self.share_of(score, tuning) * evenness);
         let ahead = target.load.map_or(0.0, |load| load.ahead);
         Parts { inputs, score, evenness, share, ahead: if ahead.is_nan() { 0.0 } else { ahead.max(-MOST_BEHIND) } }
     }
 
-    fn evenness(&self, target: &TargetCandidate, tuning: &Tuning) -> f64 {
+    /// The share by the score alone.
+    pub fn by_score(&self, target: Look, tuning: &Tuning) -> f64 {
+        let inputs = self.typical.inputs(target.load, target.free, target.total);
+        self.share_of(tuning.coefficients.score(&inputs), tuning)
+    }
+
+    fn share_of(&self, score: f64, tuning: &Tuning) -> f64 {
+        let ratio = if self.mean_score > 0.0 { score / self.mean_score } else { 1.0 };
+        within(ratio.powf(tuning.sharpness))
+    }
+
+    fn evenness(&self, target: Look, tuning: &Tuning) -> f64 {
+        let lately_lead = target.load.map_or(0.0, |load| if load.lead.is_nan() { 0.0 } else { load.lead });
+        let lately = (-tuning.evenness / LATELY_EVENNESS * lately_lead).clamp(-MOST_LATELY, MOST_LATELY).exp();
         if target.total == 0 || self.space.total == 0 {
-            return 1.0;
+            return lately;
         }
         let even = self.space.used as f64 / self.space.total as f64 * target.total as f64;
         let lead = target.total.saturating_sub(target.free) as f64 - even;
         let least = LEAD_CHUNKS.saturating_mul(tuning.chunk_bytes).max(target.total / LEAD_DIVISOR);
         let counts_as_one = even.max(least as f64).max(1.0);
-        (-tuning.evenness * lead / counts_as_one).clamp(-20.0, 20.0).exp()
+        lately * (-tuning.evenness * lead / counts_as_one).clamp(-20.0, 20.0).exp()
     }
+}
+
+/// Within the bounds of a share.
+fn within(share: f64) -> f64 {
+    if share.is_nan() { 1.0 } else { share.clamp(1.0 / MAX_SHARE, MAX_SHARE) }
 }
 
 /// The time between two chunks of a target with this weight and this share.
@@ -199,8 +237,8 @@ pub struct Adaptive {
 
 impl Policy for Adaptive {
     fn rank(&self, view: &View<'_>, set: SetId, width: usize) -> Vec<usize> {
-        let whole = Whole::of(view.targets, &self.tuning);
-        let parts: Vec<Parts> = view.targets.iter().map(|target| whole.parts(target, &self.tuning)).collect();
+        let whole = Whole::of(view.targets.iter().map(Look::from), &self.tuning);
+        let parts: Vec<Parts> = view.targets.iter().map(|target| whole.parts(target.into(), &self.tuning)).collect();
         let weight = |index: usize| weight(view.targets[index].free, view.targets[index].total);
         let turn = |(index, parts): (usize, &Parts)| turn_at(parts.ahead, stride(weight(index), parts.share));
         let turns: Vec<f64> = parts.iter().enumerate().map(turn).collect();
@@ -241,8 +279,8 @@ impl Policy for Adaptive {
     }
 
     fn scores(&self, view: &View<'_>) -> Option<Vec<Parts>> {
-        let whole = Whole::of(view.targets, &self.tuning);
-        Some(view.targets.iter().map(|target| whole.parts(target, &self.tuning)).collect())
+        let whole = Whole::of(view.targets.iter().map(Look::from), &self.tuning);
+        Some(view.targets.iter().map(|target| whole.parts(target.into(), &self.tuning)).collect())
     }
 }
 

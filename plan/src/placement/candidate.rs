@@ -39,6 +39,9 @@ pub struct Load {
     /// How many chunks it has beyond its share of those that were placed lately; below 0 if it has
     /// fewer. This needs no report: what is placed counts at once.
     pub ahead: f64,
+    /// What it got of late beyond its even part, as a multiple of what is small: from intervals to
+    /// minutes, where [`Self::ahead`] is the next turn.
+    pub lead: f64,
     /// How old all this is, in intervals between reports.
     pub age: f64,
 }

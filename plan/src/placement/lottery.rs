@@ -86,6 +86,9 @@ impl Lottery {
 
     pub fn set_weight(&mut self, member: usize, weight: u64) {
         let (group, place) = self.places[member];
+        if self.weights[group].weight(place) == weight.min(MAX_WEIGHT) {
+            return;
+        }
         self.weights[group].set(place, weight.min(MAX_WEIGHT));
         self.close(group, self.closed[group]);
     }

@@ -20,8 +20,8 @@
 use super::placer::{Placer, Report};
 use super::temperature::{Tau, Temperatures};
 use crate::TargetId;
+use crate::by_target::ByTarget;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
 
 /// The bytes per second of the slowest network that anybody would build a cluster on.
 const LEAST_NETWORK: f64 = 125e6;
@@ -73,27 +73,24 @@ struct Known {
     number: u64,
     accesses: u64,
     load: TargetLoad,
+    /// The interval in which it reported last.
+    reported: u64,
 }
 
 /// Makes loads of reports.
 #[derive(Clone, Debug)]
 pub struct Observer {
     temperatures: Temperatures,
-    known: BTreeMap<TargetId, Known>,
-    /// Targets that reported in this interval.
-    reported: BTreeSet<TargetId>,
+    known: ByTarget<Known>,
+    /// The number of this interval.
+    interval: u64,
     fastest: f64,
 }
 
 impl Observer {
     /// That has seen nothing.
     pub fn new(tau: Tau) -> Self {
-        Self {
-            temperatures: Temperatures::new(tau),
-            known: BTreeMap::new(),
-            reported: BTreeSet::new(),
-            fastest: LEAST_NETWORK,
-        }
+        Self { temperatures: Temperatures::new(tau), known: ByTarget::default(), interval: 1, fastest: LEAST_NETWORK }
     }
 
     /// Takes in the last reports of the volume's targets, and tells the placer of those that are
@@ -101,15 +98,15 @@ impl Observer {
     /// time. An interval ends when a target reports for the second time in it.
     pub fn handle(&mut self, seen: &[(TargetId, Observed)], placer: &mut Placer) {
         let is_new = |(id, observed): &&(TargetId, Observed)| {
-            self.known.get(id).is_none_or(|known| known.number != observed.number)
+            self.known.get(*id).is_none_or(|known| known.number != observed.number)
         };
         let new: Vec<(TargetId, Observed)> = seen.iter().filter(is_new).copied().collect();
         if new.is_empty() {
             return;
         }
-        let mut accesses = Vec::with_capacity(new.len());
+        let (mut accesses, mut interval_ends) = (Vec::with_capacity(new.len()), false);
         for (id, observed) in &new {
-            let before = self.known.get(id);
+            let before = self.known.get(*id);
             // A counter that falls begins anew. The first report says nothing of an interval.
             let more = before.map(|known| observed.accesses.checked_sub(known.accesses).unwrap_or(observed.accesses));
             let old = before.map_or((observed.queue, observed.delay), |known| (known.load.queue, known.load.delay));
@@ -125,39 +122,37 @@ impl Observer {
                 network: observed.network / self.fastest,
                 temperature: 0.0,
             };
-            self.known.insert(*id, Known { number: observed.number, accesses: observed.accesses, load });
+            let reported = before.map_or(0, |known| known.reported);
+            interval_ends |= reported == self.interval;
+            let known = Known { number: observed.number, accesses: observed.accesses, load, reported };
+            self.known.insert(*id, known);
             accesses.extend(more.map(|more| (*id, more)));
         }
         self.temperatures.handle_interval(&accesses);
-        let interval_ends = new.iter().any(|(id, _)| self.reported.contains(id));
-        if interval_ends {
-            placer.handle_interval();
-            self.reported.clear();
-        }
+        self.interval += u64::from(interval_ends);
         let mean = |of: fn(&TargetLoad) -> f64| {
             self.known.values().map(|known| of(&known.load)).sum::<f64>() / self.known.len().max(1) as f64
         };
         let (queue, delay) = (mean(|load| load.queue).max(1.0), mean(|load| load.delay).max(LEAST_DELAY));
-        for (id, _) in &new {
-            self.reported.insert(*id);
-            let Some(Known { load, .. }) = self.known.get_mut(id) else { continue };
-            load.temperature = self.temperatures.of(*id);
+        let report = |(id, _): &(TargetId, Observed)| {
+            let Known { load, reported, .. } = self.known.get_mut(*id)?;
+            (load.temperature, *reported) = (self.temperatures.of(*id), self.interval);
             let idle = load.idle.max(LEAST_IDLE) * left(load.queue, queue) * left(load.delay, delay);
-            let report = Report { idle, network: load.network, temperature: load.temperature, free: 0, total: 0 };
-            placer.handle_load(*id, &report);
-        }
+            Some((*id, Report { idle, network: load.network, temperature: load.temperature, free: 0, total: 0 }))
+        };
+        let reports: Vec<(TargetId, Report)> = new.iter().filter_map(report).collect();
+        placer.handle_loads(&reports, interval_ends);
     }
 
     /// Forgets targets that are not the volume's any more.
     pub fn retain(&mut self, is_there: impl Fn(TargetId) -> bool) {
-        self.known.retain(|id, _| is_there(*id));
-        self.reported.retain(|id| is_there(*id));
+        self.known.retain(&is_there);
         self.temperatures.retain(is_there);
     }
 
     /// How busy a target is; None as long as nothing is known of it.
     pub fn load(&self, id: TargetId) -> Option<TargetLoad> {
-        self.known.get(&id).map(|known| known.load)
+        self.known.get(id).map(|known| known.load)
     }
 
     /// What stays of a temperature after an interval at present.

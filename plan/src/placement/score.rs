@@ -195,7 +195,7 @@ mod tests {
     fn whatever_is_reported_gives_a_score() {
         let odd = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 0.0, 2.0, f64::MAX];
         for (&x, &y) in odd.iter().flat_map(|x| odd.iter().map(move |y| (x, y))) {
-            let strange = Load { idle: x, network: y, temperature: x, ahead: y, age: x };
+            let strange = Load { idle: x, network: y, temperature: x, ahead: y, lead: x, age: x };
             let typical = Typical::of([strange, load(0.5, 0.5, y)].into_iter());
             let score = Coefficients::default().score(&typical.inputs(Some(strange), 3, 0));
             assert!((0.0..=1.0).contains(&score), "{x} {y}: {score}");

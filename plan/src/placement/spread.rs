@@ -14,7 +14,15 @@ struct Spread<'a> {
     policy: &'a dyn Policy,
     /// The targets of the writer's other open sets, one for each chunk.
     used: Vec<TargetId>,
+    /// Those of chunks with data.
+    data: Vec<TargetId>,
+    /// Chunks of a set with parity.
+    parity: usize,
 }
+
+/// Crowds that differ by less than such a part of a chunk are the same: free space is never quite
+/// equal.
+const CROWD_PARTS: f64 = 4.0;
 
 impl Policy for Spread<'_> {
     fn rank(&self, view: &View<'_>, set: SetId, width: usize) -> Vec<usize> {
@@ -32,13 +40,34 @@ impl Policy for Spread<'_> {
                 let target = &view.targets[*index];
                 ((chunks(target.id) + 1) as f64 * times(*index) - 1.0) * (most as f64 / target.free.max(1) as f64)
             };
-            ranked.sort_by(|a, b| crowd(a).total_cmp(&crowd(b)));
+            let crowd = |index: &usize| (crowd(index) * CROWD_PARTS).round() as u64;
+            ranked.sort_by_cached_key(crowd);
+            let mut taken = 0;
+            for alike in ranked.chunk_by_mut(|a, b| crowd(a) == crowd(b)) {
+                if taken < width && taken + alike.len() > width {
+                    self.choose_for_data(view, alike, width - taken);
+                }
+                taken += alike.len();
+            }
         }
         ranked
     }
 
     fn scores(&self, view: &View<'_>) -> Option<Vec<Parts>> {
         self.policy.scores(view)
+    }
+}
+
+impl Spread<'_> {
+    /// Puts those first that are chosen, `wanted` of targets with the same number of chunks: for
+    /// the data those that have the least data, and for parity those that have the most. So after
+    /// some sets all have the same.
+    fn choose_for_data(&self, view: &View<'_>, alike: &mut [usize], wanted: usize) {
+        let data = |index: &usize| self.data.iter().filter(|&&id| id == view.targets[*index].id).count();
+        alike.sort_by_cached_key(data);
+        let parity = self.parity.min(wanted);
+        let rest = &mut alike[wanted - parity..];
+        rest.sort_by_cached_key(|index| std::cmp::Reverse(data(index)));
     }
 }
 
@@ -54,9 +83,10 @@ pub fn place_beside(
     beside: &[Vec<Option<TargetId>>],
 ) -> Vec<Option<TargetId>> {
     let used = beside.iter().flatten().flatten().copied().collect();
-    let mut places = place(&Spread { policy, used }, candidates, rules, set);
-    let has_data = |set: &[Option<TargetId>], id| set.iter().take(data).any(|&place| place == Some(id));
-    let data_chunks = |id| beside.iter().filter(|set| has_data(set, id)).count();
+    let with_data: Vec<TargetId> = beside.iter().flat_map(|set| set.iter().take(data)).flatten().copied().collect();
+    let data_chunks = |id| with_data.iter().filter(|&&has| has == id).count();
+    let parity = rules.width.saturating_sub(data);
+    let mut places = place(&Spread { policy, used, data: with_data.clone(), parity }, candidates, rules, set);
     if !beside.is_empty() {
         places.sort_by_cached_key(|place| place.map_or(usize::MAX, data_chunks));
     }
@@ -130,12 +160,15 @@ mod tests {
         assert_eq!(chunks(&candidates(|_| 1 << 40, 12), 2)[0], [1; 12]);
         assert_eq!(chunks(&candidates(|_| 1 << 40, 8), 4), [[3; 8], [2; 8]]);
         assert_eq!(chunks(&candidates(|_| 1 << 40, 6), 3), [[3; 6], [2; 6]]);
-        for (targets, sets) in [(12, 6), (24, 12)] {
-            let [all, data] = chunks(&candidates(|_| 1 << 40, targets), sets);
-            assert!(
-                all.iter().all(|&count| count == 3) && data.iter().all(|count| (1..=3).contains(count)),
-                "{data:?}"
-            );
+        // Free space is never quite equal.
+        for free in [|_| 1 << 40, |id| (1 << 40) + ((u64::from(id) * 7919 % 24) << 20)] {
+            for (targets, sets) in [(12, 6), (24, 12)] {
+                let [all, data] = chunks(&candidates(free, targets), sets);
+                assert!(
+                    all.iter().all(|&count| count == 3) && data.iter().all(|&count| count == 2),
+                    "{all:?} {data:?}"
+                );
+            }
         }
         // Four of ten have twice the space.
         let [counts, _] = chunks(&candidates(|id| if id < 4 { 2 << 40 } else { 1 << 40 }, 10), 35);

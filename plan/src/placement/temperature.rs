@@ -11,8 +11,8 @@
 //! tau as it is: then there is nothing to learn.
 
 use crate::TargetId;
+use crate::by_target::ByTarget;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// What stays of a temperature after an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -39,7 +39,7 @@ const MEMORY: f64 = 0.9;
 pub struct Temperatures {
     mode: Tau,
     tau: f64,
-    targets: BTreeMap<TargetId, Heat>,
+    targets: ByTarget<Heat>,
     /// Sums over targets and intervals, older ones less: of the products of the excess in one
     /// interval and in the next, and of the squares of both.
     products: f64,
@@ -60,7 +60,7 @@ impl Temperatures {
             Tau::Fixed(tau) if tau.is_finite() => tau.clamp(0.0, MAX_TAU),
             _ => FIRST_TAU,
         };
-        Self { mode, tau, targets: BTreeMap::new(), products: 0.0, squares: (0.0, 0.0) }
+        Self { mode, tau, targets: ByTarget::default(), products: 0.0, squares: (0.0, 0.0) }
     }
 
     /// What each of these targets was accessed in the interval that ends now. A target that is not
@@ -70,15 +70,15 @@ impl Temperatures {
             self.tune(accesses);
         }
         for &(id, accesses) in accesses {
-            let heat = self.targets.entry(id).or_insert(Heat { temperature: 0.0, last: 0.0 });
+            let before = self.targets.get(id).map_or(0.0, |heat| heat.temperature);
             // Equation 4.
-            heat.temperature = self.tau * heat.temperature + accesses as f64;
-            heat.last = accesses as f64;
+            let temperature = self.tau * before + accesses as f64;
+            self.targets.insert(id, Heat { temperature, last: accesses as f64 });
         }
     }
 
     fn tune(&mut self, accesses: &[(TargetId, u64)]) {
-        let pair = |&(id, now): &(TargetId, u64)| Some((self.targets.get(&id)?.last, now as f64));
+        let pair = |&(id, now): &(TargetId, u64)| Some((self.targets.get(id)?.last, now as f64));
         let pairs: Vec<(f64, f64)> = accesses.iter().filter_map(pair).collect();
         let count = pairs.len() as f64;
         let sums = pairs.iter().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
@@ -100,7 +100,7 @@ impl Temperatures {
 
     /// The temperature of a target; a target that was never heard of is cold.
     pub fn of(&self, id: TargetId) -> f64 {
-        self.targets.get(&id).map_or(0.0, |heat| heat.temperature)
+        self.targets.get(id).map_or(0.0, |heat| heat.temperature)
     }
 
     /// What stays of a temperature after an interval at present.
@@ -110,7 +110,7 @@ impl Temperatures {
 
     /// Forgets targets that are not among the volume's any more.
     pub fn retain(&mut self, is_there: impl Fn(TargetId) -> bool) {
-        self.targets.retain(|id, _| is_there(*id));
+        self.targets.retain(is_there);
     }
 }
 

@@ -141,6 +141,11 @@ impl Torus {
         place.0.len() == self.0.len() && place.0.iter().zip(&self.0).all(|(at, size)| at < size)
     }
 
+    /// The hops between two places in it that are as far from each other as can be.
+    pub fn farthest(&self) -> u32 {
+        self.0.iter().map(|size| u32::from(size / 2)).sum()
+    }
+
     /// The hops between two places in it: in each dimension the shorter way round.
     pub fn hops(&self, a: &Coordinates, b: &Coordinates) -> u32 {
         let one = |((&a, &b), &size): ((&u16, &u16), &u16)| {
@@ -186,6 +191,7 @@ mod tests {
             let all: Vec<Coordinates> = torus.all().collect();
             assert_eq!(all.len() as u128, torus.count());
             for from in &all {
+                assert_eq!(all.iter().map(|to| torus.hops(from, to)).max(), Some(torus.farthest()));
                 let mut reached = BTreeMap::from([(from.clone(), 0u32)]);
                 let mut edge = vec![from.clone()];
                 for step in 1.. {

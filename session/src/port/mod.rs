@@ -22,8 +22,8 @@ pub use takeover::{Entered, Entry, Held, Opening, VERSION, Welcome};
 use crate::transport::Call;
 use codec::{decode, decode_answer, encode};
 use meta::{
-    AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, Listed, Meta, New, Removed,
-    Rename, Result, SetRecord, Time, Totals,
+    AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, KeyPage, Listed, Meta, New,
+    Removed, Rename, Result, SetRecord, Time, Totals,
 };
 use plan::{Extent, Ino, Position, RecordOffset, SessionId, SetId, TargetId, TxId};
 use serde::{Deserialize, Serialize};
@@ -72,6 +72,9 @@ macro_rules! port {
             ) -> (Vec<DeadStripe>, TxId);
             31 content(ino: Ino, range: Range<u64>) -> (u64, Vec<Extent>);
             32 has_privileges(ino: Ino) -> bool;
+            33 list_by_key(
+                parent: Ino, from: Vec<u8> as &[u8], limit: usize, attribute: Vec<u8> as &[u8]
+            ) -> Option<KeyPage>;
         }
     };
 }
@@ -109,7 +112,7 @@ pub const RECLAIM: u16 = 83;
 pub const END: u16 = 66;
 /// Keeps a session alive.
 pub const HEARTBEAT: u16 = 65;
-/// Like the next three, this operation may wait for other clients, if there are any.
+/// Like the next four, this operation may wait for other clients, if there are any.
 pub const ATTRIBUTES: u16 = 1;
 /// See [`ATTRIBUTES`].
 pub const LOOKUP: u16 = 2;
@@ -117,6 +120,8 @@ pub const LOOKUP: u16 = 2;
 pub const LIST: u16 = 16;
 /// See [`ATTRIBUTES`].
 pub const LOOKUPS: u16 = 28;
+/// See [`ATTRIBUTES`].
+pub const LIST_BY_KEY: u16 = 33;
 /// Returns where the bytes of a file are.
 pub const EXTENTS: u16 = 17;
 /// Returns the same together with the size; takes the same arguments.
@@ -127,13 +132,13 @@ pub const CHANGE_CONTENT: u16 = 18;
 /// Whether an operation only reads. Such an operation can safely be carried out twice. Some of them
 /// wait for other clients; none waits for anything else.
 pub fn only_reads(operation: u16) -> bool {
-    matches!(operation, 1..=4 | 6..=8 | 16 | 17 | 21 | 24 | 28 | 31 | 32 | 73 | 76)
+    matches!(operation, 1..=4 | 6..=8 | 16 | 17 | 21 | 24 | 28 | 31..=33 | 73 | 76)
 }
 
 /// Whether an operation may wait for other clients, or after a restart until earlier clients have
 /// reconnected.
 pub fn waits_for_clients(operation: u16) -> bool {
-    matches!(operation, ATTRIBUTES | LOOKUP | LIST | LOOKUPS | BEGIN | ENTER | 69 | 72 | 74)
+    matches!(operation, ATTRIBUTES | LOOKUP | LIST | LOOKUPS | LIST_BY_KEY | BEGIN | ENTER | 69 | 72 | 74)
 }
 
 operations! {

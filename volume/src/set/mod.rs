@@ -4,6 +4,8 @@
 
 mod block_state;
 mod buffers;
+mod encoded;
+mod failures;
 mod headers;
 mod identify;
 mod layout;

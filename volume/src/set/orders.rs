@@ -4,6 +4,7 @@
 use super::layout::SetLayout;
 use crate::format::Timestamp;
 use crate::steps::Cost;
+use crate::target::TargetFile;
 use plan::{Position, RecordOffset, StripeSeq, TargetId};
 use std::io;
 use std::time::Duration;
@@ -34,6 +35,9 @@ pub struct Order<'a> {
 pub struct Distributed {
     /// Requested positions that were not written, and why.
     pub failed: Vec<(Position, io::Error)>,
+    /// The boot numbers of the machines that took the other blocks, as far as the Master knows; see
+    /// [`Master::wrote`].
+    pub boots: Vec<(Position, u64)>,
     /// The cost of the stripe on the Master.
     pub cost: Cost,
 }
@@ -61,6 +65,14 @@ pub trait Master: Send + Sync {
         addresses: &[Option<String>],
         timeout: Duration,
     ) -> std::result::Result<Distributed, NoMaster>;
+
+    /// Notes that another process wrote to a file of this one's target. `boot` is the number of the
+    /// boot of the target's machine at that time. If the machine is started again before a sync,
+    /// the sync fails.
+    ///
+    /// # Errors
+    /// If it was started again after an earlier write to that file that was not synced.
+    fn wrote(&self, file: TargetFile, boot: u64) -> io::Result<()>;
 
     /// Lets the Master rebuild blocks of stripes from those at the addresses `sources` (by
     /// position), and write them to the new chunks at the addresses `destinations`, in the order of

@@ -2,11 +2,13 @@
 //! time.
 
 use super::buffers::{BufferPool, StripeBuffer};
+use super::encoded::{Encoded, chunk_headers};
+use super::failures::{Failures, is_full};
 use super::layout::{SetLayout, geometry};
 use super::orders::{NoMaster, Order};
 use super::pages::Pages;
 use super::sealing::Sealing;
-use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, GRANULE_BYTES, RECORD_ALIGNMENT, StripeHeader, Timestamp};
+use crate::format::{CHUNK_HEADER_BYTES, GRANULE_BYTES, RECORD_ALIGNMENT, StripeHeader, Timestamp};
 use crate::lock;
 use crate::steps::{Cost, WriteStep};
 use crate::target::{Durable, Target, TargetFile};
@@ -55,6 +57,11 @@ pub struct Synced {
     pub cost: Option<Cost>,
 }
 
+/// Whether the stripe at a record is the first one, which carries the headers of the chunks.
+fn is_first(record: RecordOffset) -> bool {
+    record.0 as usize == CHUNK_HEADER_BYTES
+}
+
 /// The results of writing the blocks of a stripe, by position, with the time that each successful
 /// write took.
 type Outcomes = Vec<(Position, TargetId, io::Result<Duration>)>;
@@ -71,22 +78,10 @@ pub struct SetWriter {
     need: usize,
     remote: bool,
     next: Mutex<u32>,
-    failed: Mutex<BTreeSet<Position>>,
+    failures: Mutex<Failures>,
     /// The number of stripes that were written, and how many of them are durable.
     appended: AtomicU64,
     synced: Mutex<u64>,
-}
-
-/// A stripe that is ready to be written.
-struct Encoded {
-    buffer: StripeBuffer,
-    block: usize,
-    /// Per position, the header of the chunk (with the first stripe only) and that of the record.
-    headers: Pages,
-    header_bytes: usize,
-    first: bool,
-    /// How long coding took.
-    parity: Duration,
 }
 
 /// Positions that failed in this write, the whole duration, and that of the slowest target itself.
@@ -94,34 +89,6 @@ struct Sent {
     missing: Vec<Position>,
     took: Duration,
     slave: Duration,
-}
-
-impl Encoded {
-    fn block(&self, position: Position, first_coded: usize) -> &[u8] {
-        let at = position.index();
-        match at.checked_sub(first_coded) {
-            Some(coded) => &self.buffer.coded[coded * self.block..(coded + 1) * self.block],
-            None => &self.buffer.data[at * self.block..(at + 1) * self.block],
-        }
-    }
-
-    /// Writes the record of a position, with the chunk's header if the record is the first.
-    fn write(
-        &self,
-        position: Position,
-        first_coded: usize,
-        target: &dyn Target,
-        file: TargetFile,
-        record: RecordOffset,
-    ) -> io::Result<Duration> {
-        const ZEROES: [u8; RECORD_ALIGNMENT] = [0; RECORD_ALIGNMENT];
-        let block = self.block(position, first_coded);
-        let padding = &ZEROES[..block.len().next_multiple_of(RECORD_ALIGNMENT) - block.len()];
-        let at = position.index() * self.header_bytes;
-        let header = &self.headers[at..at + self.header_bytes];
-        let offset = if self.first { 0 } else { u64::from(record.0) };
-        target.write(file, offset, &[header, block, padding].map(IoSlice::new), Durable::Later)
-    }
 }
 
 impl SetWriter {
@@ -146,7 +113,7 @@ impl SetWriter {
             chunk_bytes,
             created: Timestamp::now(),
             next: Mutex::new(CHUNK_HEADER_BYTES as u32),
-            failed: Mutex::new(failed),
+            failures: Mutex::new(Failures::new(failed)),
             appended: AtomicU64::new(0),
             synced: Mutex::new(0),
         }
@@ -192,7 +159,7 @@ impl SetWriter {
 
     /// Begins to describe the chunks as they are now. None if no stripe was written.
     pub fn seal(&self) -> Option<Sealing> {
-        let failed = self.failed().clone();
+        let failed = self.failures().positions().clone();
         let chunks = Position::placed(&self.layout.places).filter(|(position, _)| !failed.contains(position));
         let is_used = self.appended.load(Ordering::Acquire) > 0;
         is_used.then(|| Sealing::of_chunks(&self.targets, &self.layout, chunks))
@@ -208,13 +175,24 @@ impl SetWriter {
         self.layout.blocks() - self.layout.code.tolerates()
     }
 
-    /// Positions that missed at least one stripe.
+    /// Positions that get no more stripes: writing one there failed.
     pub fn missing(&self) -> Vec<Position> {
-        self.failed().iter().copied().collect()
+        self.failures().positions().iter().copied().collect()
     }
 
-    fn failed(&self) -> MutexGuard<'_, BTreeSet<Position>> {
-        lock(&self.failed)
+    /// Positions that lack at least one stripe, or may have lost one.
+    pub fn lacking(&self) -> Vec<Position> {
+        self.failures().lacking().into_iter().collect()
+    }
+
+    /// Whether stripes that were not durable are lost: too few positions have them, and no other
+    /// sync can succeed.
+    pub fn has_lost(&self) -> bool {
+        self.has_unsynced() && self.layout.blocks() - self.failures().lacking().len() < self.layout.code.shape().k
+    }
+
+    fn failures(&self) -> MutexGuard<'_, Failures> {
+        lock(&self.failures)
     }
 
     /// Writes a stripe: the buffer's data, followed by a manifest. `sequence` identifies the stripe
@@ -262,11 +240,11 @@ impl SetWriter {
             RecordOffset(begin as u32)
         };
         buffer.data[buffer.length..total].copy_from_slice(manifest);
-        let known = self.failed().clone();
+        let known = self.failures().positions().clone();
         if by == Coder::Master
             && let Some((outcomes, cost)) = self.have_coded(&buffer.data[..total], record, sequence, manifest.len())
         {
-            return match self.settle(&known, outcomes, StripeHeader::encoded_bytes(block) + block, false) {
+            return match self.settle(&known, outcomes, record, StripeHeader::encoded_bytes(block) + block, false) {
                 Ok((missing, _)) => {
                     self.appended.fetch_add(1, Ordering::Release);
                     self.pool.give(buffer);
@@ -328,7 +306,7 @@ impl SetWriter {
         let sums = WriteStep::Parity.span().in_scope(encode);
         let parity = begun.elapsed();
         // The first stripe carries the headers of the chunks.
-        let first = record.0 as usize == CHUNK_HEADER_BYTES;
+        let first = is_first(record);
         let chunks = if first { chunk_headers(&self.layout, self.created) } else { Vec::new() };
         let before = if first { CHUNK_HEADER_BYTES } else { 0 };
         let header_bytes = before + StripeHeader::encoded_bytes(block);
@@ -364,7 +342,7 @@ impl SetWriter {
         manifest: usize,
     ) -> Option<(Outcomes, Cost)> {
         let mut layout = self.layout.clone();
-        self.failed().iter().for_each(|&position| layout.places[position.index()] = None);
+        self.failures().positions().iter().for_each(|&position| layout.places[position.index()] = None);
         let sound = |id: &TargetId| self.targets.error(*id).is_none();
         let willing: Vec<Option<TargetId>> = layout.places.iter().map(|id| id.filter(sound)).collect();
         let k = layout.code.shape().k;
@@ -400,13 +378,15 @@ impl SetWriter {
             Ok(done) => done,
             Err(NoMaster::Silent(why)) if took > HANGING_AFTER => {
                 self.targets.failed(willing[position.index()]?, &why);
-                self.failed().insert(position);
+                let mut failures = self.failures();
+                failures.not_written([(position, &why)]);
+                failures.no_header(is_first(record).then_some(position));
                 return None;
             }
             Err(_) => return None,
         };
         let there = Position::placed(&layout.places);
-        let outcomes: Outcomes = there
+        let mut outcomes: Outcomes = there
             .map(|(position, id)| {
                 let failed = done.failed.iter().position(|(failed, _)| *failed == position);
                 (position, id, failed.map_or(Ok(Duration::ZERO), |at| Err(done.failed.swap_remove(at).1)))
@@ -416,7 +396,10 @@ impl SetWriter {
         if outcomes.iter().filter(|(.., result)| result.is_ok()).count() < self.need {
             return None;
         }
-        for (_, id, result) in &outcomes {
+        for (position, id, result) in &mut outcomes {
+            if result.is_ok() {
+                *result = self.wrote(*position, *id, &done.boots).map(|()| Duration::ZERO);
+            }
             if let Err(error) = result {
                 self.targets.failed(*id, error);
             }
@@ -426,11 +409,25 @@ impl SetWriter {
         Some((outcomes, done.cost))
     }
 
+    /// A Master wrote a block. Before the stripe counts, its target knows the boot that a sync must
+    /// find.
+    fn wrote(&self, position: Position, id: TargetId, boots: &[(Position, u64)]) -> io::Result<()> {
+        let target = self.targets.get(id);
+        let owner = target.as_ref().and_then(|target| target.owner());
+        match (owner, boots.iter().find(|(of, _)| *of == position)) {
+            (Some(owner), Some(&(_, boot))) => owner.master.wrote(self.layout.file(position), boot),
+            _ => {
+                self.failures().untold(position);
+                Ok(())
+            }
+        }
+    }
+
     /// Writes to all positions. Positions that fail and are not in `known` are returned as missing.
     fn write(&self, encoded: &Arc<Encoded>, record: RecordOffset, known: &BTreeSet<Position>) -> Result<Sent> {
         let begun = Instant::now();
         let first_coded = self.layout.code.coded().start;
-        let missing = self.failed().clone();
+        let missing = self.failures().positions().clone();
         let layout = &self.layout;
         let there = Position::placed(&layout.places).filter(|(position, _)| !missing.contains(position));
         let places: Vec<(Position, TargetId)> = there.collect();
@@ -454,7 +451,7 @@ impl SetWriter {
             batch.wait_for_most(&self.targets, self.enough(), self.need)
         };
         let took = begun.elapsed();
-        let (missing, slave) = self.settle(known, done, encoded.header_bytes + encoded.block, in_turn)?;
+        let (missing, slave) = self.settle(known, done, record, encoded.header_bytes + encoded.block, in_turn)?;
         Ok(Sent { missing, took, slave })
     }
 
@@ -465,11 +462,11 @@ impl SetWriter {
         &self,
         known: &BTreeSet<Position>,
         outcomes: Outcomes,
+        record: RecordOffset,
         bytes: usize,
         in_turn: bool,
     ) -> Result<(Vec<Position>, Duration)> {
-        let mut missing = self.failed().clone();
-        let (mut slave, mut full) = (Duration::ZERO, false);
+        let (mut slave, mut full, mut refused) = (Duration::ZERO, false, Vec::new());
         for (position, id, result) in outcomes {
             match result {
                 Ok(itself) => {
@@ -479,18 +476,21 @@ impl SetWriter {
                     self.targets.count_written(id, bytes);
                 }
                 Err(error) => {
-                    full |= matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-                    missing.insert(position);
+                    full |= is_full(&error);
+                    refused.push((position, error));
                 }
             }
         }
+        let mut failures = self.failures();
+        let mut missing = failures.positions().clone();
+        missing.extend(refused.iter().map(|(position, _)| *position));
         let have = self.layout.blocks() - missing.len();
-        if !missing.is_empty() {
-            self.failed().extend(&missing);
-        }
         if have < self.need {
+            failures.not_written(refused.iter().map(|(position, error)| (*position, error)));
+            failures.no_header(refused.iter().map(|(position, _)| *position).filter(|_| is_first(record)));
             return Err(self.too_few(have, full));
         }
+        failures.written(missing.iter().copied());
         Ok((missing.difference(known).copied().collect(), slave))
     }
 
@@ -511,7 +511,7 @@ impl SetWriter {
     /// and that had not failed before.
     ///
     /// # Errors
-    /// If they are durable on fewer than k targets.
+    /// If they are durable on fewer than k targets. Another sync may succeed, unless `has_lost`.
     pub fn sync(&self) -> Result<Vec<Position>> {
         let Synced { missing, cost } = self.sync_uncounted();
         if let Some(cost) = cost {
@@ -531,42 +531,43 @@ impl SetWriter {
         }
         // A thread that waited for the lock also syncs the stripes written in the meantime.
         let wanted = self.appended.load(Ordering::Acquire);
-        let mut missing = self.failed().clone();
-        let known = missing.clone();
+        let (lacking, headless) = {
+            let failures = self.failures();
+            (failures.lacking(), failures.headless().clone())
+        };
         let begun = Instant::now();
         let mut batch = Batch::new();
-        for (position, target) in Position::placed(&self.layout.places).filter(|(at, _)| !missing.contains(at)) {
+        for (position, target) in Position::placed(&self.layout.places).filter(|(at, _)| !lacking.contains(at)) {
             let file = self.layout.file(position);
-            batch.run(&self.targets, position, target, move |target| target.sync(file));
+            let headers = headless.contains(&position).then(|| chunk_headers(&self.layout, self.created));
+            batch.run(&self.targets, position, target, move |target| {
+                // The stripes are as durable without it. Verifications find such chunks.
+                let write = |headers: &Vec<Vec<u8>>| {
+                    target.write(file, 0, &[IoSlice::new(&headers[position.index()])], Durable::Later).is_ok()
+                };
+                let is_headed = headers.as_ref().is_none_or(write);
+                target.sync(file).map(|took| (took, is_headed))
+            });
         }
         let done = batch.wait_for_most(&self.targets, self.enough(), self.need);
         let took = begun.elapsed();
-        let slave = done.iter().filter_map(|(_, _, result)| result.as_ref().ok()).max().copied().unwrap_or_default();
+        let well = || done.iter().filter_map(|(position, _, result)| Some((*position, result.as_ref().ok()?)));
+        let slave = well().map(|(_, (took, _))| *took).max().unwrap_or_default();
         let cost = Some(Cost::of(took, Duration::ZERO, took, slave));
-        missing.extend(done.iter().filter(|(_, _, result)| result.is_err()).map(|(position, ..)| *position));
-        let have = self.layout.blocks() - missing.len();
-        self.failed().extend(&missing);
+        let failed = || done.iter().filter_map(|(position, _, result)| Some((*position, result.as_ref().err()?)));
+        let have = self.layout.blocks() - lacking.len() - failed().count();
+        let mut failures = self.failures();
         // An append can move to other targets; a sync cannot. So accept it as long as the data is
-        // readable.
+        // readable. Otherwise try those again that may have it.
         if have < self.layout.code.shape().k {
+            failures.not_synced(failed());
             return Synced { missing: Err(self.too_few(have, false)), cost };
         }
+        failed().for_each(|(position, _)| failures.lost(position));
+        let is_headed =
+            |(position, (_, is_headed)): &(Position, &(Duration, bool))| *is_headed && headless.contains(position);
+        well().filter(is_headed).for_each(|(position, _)| failures.has_header(position));
         *synced = wanted;
-        Synced { missing: Ok(missing.difference(&known).copied().collect()), cost }
+        Synced { missing: Ok(failed().map(|(position, _)| position).collect()), cost }
     }
-}
-
-/// The headers of the chunks of a set, by position.
-pub(super) fn chunk_headers(layout: &SetLayout, created: Timestamp) -> Vec<Vec<u8>> {
-    let shape = layout.code.shape();
-    let header = |position: usize| ChunkHeader {
-        volume: layout.volume,
-        set: layout.set,
-        position: Position::at(position),
-        shape: (shape.k as u16, shape.m as u16),
-        code: layout.code.spec().to_string(),
-        unit: layout.code.unit() as u32,
-        created,
-    };
-    (0..shape.blocks()).map(|position| header(position).encode()).collect()
 }

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 pub struct Faults {
     /// Every operation fails with EIO.
     pub dead: bool,
+    /// No operation reaches the target.
+    pub away: bool,
     /// Every operation that needs space fails with ENOSPC.
     pub full: bool,
     /// Every sync fails with EIO.
@@ -26,6 +28,10 @@ pub struct Faults {
     pub flipped: Vec<(TargetFile, Range<u64>)>,
     /// Reads of anything in these ranges fail with EIO.
     pub unreadable: Vec<(TargetFile, Range<u64>)>,
+    /// Writes to anything in these ranges do not reach the target.
+    pub refused: Vec<(TargetFile, Range<u64>)>,
+    /// A file that somebody else removes, and how many more reads and syncs find it.
+    pub removed_after: Option<(TargetFile, u32)>,
 }
 
 /// Decorates another target with faults, which may change at any time. It starts without faults.
@@ -70,19 +76,39 @@ impl Faulty {
         }
         // The target may have died meanwhile.
         let faults = faults.clone();
+        if faults.away {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
         if faults.dead { Err(Errno::IO.into()) } else { Ok(faults) }
     }
 
+    /// As `pass`, for reads and syncs of a file.
+    fn pass_at(&self, file: TargetFile) -> io::Result<Faults> {
+        let faults = self.pass()?;
+        match &mut self.faults().removed_after {
+            Some((removed, 0)) if *removed == file => self.inner.remove(file)?,
+            Some((removed, left)) if *removed == file => *left -= 1,
+            _ => {}
+        }
+        Ok(faults)
+    }
+
     /// As `pass`, for operations that need space.
-    fn pass_writing(&self) -> io::Result<()> {
-        if self.pass()?.full { Err(Errno::NOSPC.into()) } else { Ok(()) }
+    fn pass_writing(&self) -> io::Result<Faults> {
+        let faults = self.pass()?;
+        if faults.full { Err(Errno::NOSPC.into()) } else { Ok(faults) }
     }
 }
 
 impl Target for Faulty {
     fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>], durable: Durable) -> io::Result<Duration> {
         timed(|| {
-            self.pass_writing()?;
+            let faults = self.pass_writing()?;
+            let end = offset + parts.iter().map(|part| part.len() as u64).sum::<u64>();
+            let meets = |range: &Range<u64>| range.start < end && offset < range.end;
+            if faults.refused.iter().any(|(refused, range)| *refused == file && meets(range)) {
+                return Err(io::ErrorKind::NotConnected.into());
+            }
             self.inner.write(file, offset, parts, Durable::Later)?;
             if durable == Durable::Now { self.sync(file).map(drop) } else { Ok(()) }
         })
@@ -92,13 +118,17 @@ impl Target for Faulty {
     fn read(&self, file: TargetFile, parts: &mut [ReadPart<'_>], wait: Wait) -> io::Result<()> {
         if wait == Wait::Never {
             let faults = self.faults();
-            let faulty =
-                faults.dead || !faults.delay.is_zero() || !faults.flipped.is_empty() || !faults.unreadable.is_empty();
+            let faulty = faults.dead
+                || faults.away
+                || !faults.delay.is_zero()
+                || !faults.flipped.is_empty()
+                || faults.removed_after.is_some()
+                || !faults.unreadable.is_empty();
             drop(faults);
             return if faulty { wait.refuse_limit() } else { self.inner.read(file, parts, wait) };
         }
         wait.refuse_limit()?;
-        let faults = self.pass()?;
+        let faults = self.pass_at(file)?;
         let meets = |part: &ReadPart<'_>, range: &Range<u64>| {
             range.start < part.offset + part.into.len() as u64 && part.offset < range.end
         };
@@ -123,7 +153,7 @@ impl Target for Faulty {
 
     fn sync(&self, file: TargetFile) -> io::Result<Duration> {
         timed(|| {
-            if self.pass()?.unsynced {
+            if self.pass_at(file)?.unsynced {
                 return Err(Errno::IO.into());
             }
             self.inner.sync(file).map(drop)
@@ -132,7 +162,7 @@ impl Target for Faulty {
 
     fn allocate(&self, file: TargetFile, change: Allocation) -> io::Result<()> {
         match change {
-            Allocation::Reserve(_) => self.pass_writing()?,
+            Allocation::Reserve(_) => _ = self.pass_writing()?,
             Allocation::Trim | Allocation::Punch(_) => _ = self.pass()?,
         }
         self.inner.allocate(file, change)

@@ -5,7 +5,7 @@ use plan::{Position, RecordOffset, SetId, StripeSeq, TargetId};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use volume::format::{ChunkHeader, StripeHeader};
-use volume::target::Faults;
+use volume::target::{Faults, Memory};
 use volume::{BufferPool, Error, Health, SetWriter, WriteStep, scan};
 
 #[test]
@@ -69,6 +69,42 @@ fn a_sync_that_fails_is_told() {
     assert_eq!(lab.writer.sync().unwrap(), [Position(4)], "any k give the data back");
     let error = lab.append(1000, 3).unwrap_err();
     assert!(matches!(&error, Error::TooDegraded { why, .. } if (why.have, why.need) == (4, 5)), "{error}");
+}
+
+/// The header of a chunk comes with the first stripe.
+#[test]
+fn a_chunk_whose_first_stripe_was_refused_while_another_one_arrived_gets_its_header_with_a_sync() {
+    for is_refused_again in [false, true] {
+        let lab = Lab::on("rs:4+2", Duration::from_secs(600), || Arc::new(Memory::default()));
+        for (position, disk) in lab.disks.iter().enumerate().skip(3) {
+            disk.set(Faults { refused: vec![(lab.file(position), 0..1)], ..Faults::default() });
+        }
+        // The first stripe waits for it, the other one does without.
+        lab.disks[0].set(Faults { delay: Duration::from_secs(600), ..Faults::default() });
+        let stripe = std::thread::scope(|scope| {
+            let first = scope.spawn(|| lab.append(STRIPE - 100, 1).unwrap_err());
+            while lab.writer.next_record() == RecordOffset(4096) {
+                std::thread::yield_now();
+            }
+            let (stripe, missing) = lab.append(STRIPE - 100, 2).unwrap();
+            assert_eq!(missing, [Position(0)]);
+            lab.disks[0].set(Faults::default());
+            let error = first.join().unwrap();
+            assert!(matches!(error, Error::TooDegraded { .. }), "{error}");
+            stripe
+        });
+        let header = |position: usize| scan(&**lab.disks[position].inner(), lab.file(position)).unwrap().header;
+        assert!((1..6).all(|position| header(position).is_some() == (position < 3)));
+        if !is_refused_again {
+            lab.disks.iter().for_each(|disk| disk.set(Faults::default()));
+        }
+        // The blocks are there with a header and without.
+        assert_eq!(lab.writer.sync().unwrap(), []);
+        assert_eq!(lab.writer.lacking(), [Position(0)]);
+        assert_eq!(lab.read(&stripe, 0, stripe.data.len()).unwrap(), stripe.data);
+        let wanted = header(1).map(|header| ChunkHeader { position: Position(5), ..header });
+        assert_eq!(header(5), wanted.filter(|_| !is_refused_again));
+    }
 }
 
 #[test]

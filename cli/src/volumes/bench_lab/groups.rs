@@ -19,24 +19,23 @@ const PERIOD: u64 = 10_000;
 const LEAST_QUOTA: u64 = 1000;
 
 /// What a store is held to.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Limited {
     /// So much of one processor.
     Processor(f64),
-    /// Bytes written to the disk in a second.
-    Disk(f64),
+    /// Bytes written in a second to the disk that a directory is on.
+    Disk(PathBuf, f64),
 }
 
 /// The groups of a run, one for each store. When this goes, they are removed.
 pub struct Groups(Vec<PathBuf>);
 
 impl Groups {
-    /// Makes a group for each limit of the run with this number. `place` is on the disk that is
-    /// limited.
-    pub fn make(run: u32, place: &Path, limits: &[Limited]) -> Result<Self, Failure> {
+    /// Makes a group for each limit of the run with this number.
+    pub fn make(run: u32, limits: &[Limited]) -> Result<Self, Failure> {
         let mut groups = Self(Vec::new());
-        for (number, &limit) in limits.iter().enumerate() {
-            let (base, settings) = settings(place, limit)?;
+        for (number, limit) in limits.iter().enumerate() {
+            let (base, settings) = settings(limit)?;
             let group = base.join(format!("{PREFIX}{run}-{number}"));
             fs::create_dir(&group).map_err(|why| cannot(&group, &why))?;
             groups.0.push(group.clone());
@@ -87,10 +86,10 @@ pub fn remove(run: u32) {
 type Written = Vec<(&'static str, String)>;
 
 /// Where a group with a limit is made, and what is written to which of its files.
-fn settings(place: &Path, limit: Limited) -> Result<(PathBuf, Written), Failure> {
+fn settings(limit: &Limited) -> Result<(PathBuf, Written), Failure> {
     let (old, controller) = match limit {
         Limited::Processor(_) => (PROCESSORS_1, "cpu"),
-        Limited::Disk(_) => (DISKS_1, "io"),
+        Limited::Disk(..) => (DISKS_1, "io"),
     };
     let is_old = Path::new(old).join("cgroup.procs").exists();
     let new = ALL_2.into_iter().find(|base| {
@@ -108,7 +107,7 @@ fn settings(place: &Path, limit: Limited) -> Result<(PathBuf, Written), Failure>
                 false => vec![("cpu.max", format!("{quota} {period}"))],
             }
         }
-        Limited::Disk(bytes) => {
+        Limited::Disk(place, bytes) => {
             let device = disk(place)?;
             match is_old {
                 true => vec![("blkio.throttle.write_bps_device", format!("{device} {bytes:.0}"))],
@@ -119,10 +118,10 @@ fn settings(place: &Path, limit: Limited) -> Result<(PathBuf, Written), Failure>
     Ok((base.into(), written))
 }
 
-fn said(limit: Limited) -> &'static str {
+fn said(limit: &Limited) -> &'static str {
     match limit {
         Limited::Processor(_) => "processors (cpu)",
-        Limited::Disk(_) => "disks (io)",
+        Limited::Disk(..) => "disks (io)",
     }
 }
 

@@ -7,6 +7,7 @@
 
 use super::commands::{PREFIX, run_of};
 use super::groups;
+use super::own_disk;
 use super::tool::tool;
 use crate::failure::Failure;
 use rustix::fs::{FlockOperation, flock};
@@ -139,6 +140,7 @@ fn remove(runs: &Path, run: u32, parent: Option<&Path>, namespaces: &[String]) -
             continue;
         }
         end(|| Ok(working_in(&directory.path())))?;
+        own_disk::remove_all(&directory.path());
         // What may still be mounted is left alone.
         let unmounted = unmount(directory.path().join("mountpoint"), UnmountFlags::DETACH);
         if matches!(unmounted, Ok(()) | Err(Errno::INVAL | Errno::NOENT | Errno::PERM)) {

@@ -1,7 +1,7 @@
 //! A cluster of processes on this machine for benches: stores, a metadata server and perhaps a
 //! mount ([`stage`]), on loopback or each on a machine of a [`network`] of namespaces with limited
-//! links, or held to a part of the processors or the disk by control groups ([`groups`]). What a
-//! killed bench leaves, the next one removes ([`left`]).
+//! links, or held to a part of the processors or of a disk of their own ([`own_disk`]) by control
+//! groups ([`groups`]). What a killed bench leaves, the next one removes ([`left`]).
 
 mod commands;
 mod common;
@@ -9,6 +9,7 @@ mod figures;
 mod groups;
 mod left;
 mod network;
+mod own_disk;
 mod stage;
 mod streams;
 mod tool;

@@ -3,6 +3,7 @@
 //! directories.
 
 use super::network::{CLIENT, Lab, META, STORES};
+use super::own_disk;
 use crate::failure::{Failure, Outcome};
 use crate::unprotected;
 use crate::volumes::processes::{Process, free_port, processor_seconds, serve, start};
@@ -34,6 +35,8 @@ pub struct Setup<'a> {
     pub stores: u32,
     /// Targets of each store. With several, each store is a domain.
     pub disks: u32,
+    /// A disk for each store, which its targets are on.
+    pub own_disks: bool,
     /// No servers: the volume is open in the process of the mount.
     pub embedded: bool,
     pub stripe_bytes: Option<usize>,
@@ -74,11 +77,18 @@ impl<'a> Stage<'a> {
                 1 => vec![format!("disk{number}")],
                 disks => (1..=disks).map(|disk| format!("disk{number}-{disk}")).collect(),
             };
-            for disk in &disks {
-                std::fs::create_dir(place.join(disk)).map_err(|why| failed(&place.join(disk), why))?;
+            let mut at_disk = PathBuf::new();
+            if setup.own_disks {
+                own_disk::make(place, number)?;
+                at_disk = own_disk::of(Path::new(""), number);
+            }
+            let directories: Vec<String> = disks.iter().map(|disk| at_disk.join(disk).display().to_string()).collect();
+            for directory in &directories {
+                let directory = place.join(directory);
+                std::fs::create_dir(&directory).map_err(|why| failed(&directory, why))?;
             }
             if setup.embedded {
-                create.extend(disks);
+                create.extend(directories);
                 continue;
             }
             let machine = STORES + number as usize - 1;
@@ -87,7 +97,7 @@ impl<'a> Stage<'a> {
             if setup.disks > 1 {
                 arguments.extend(["--domain".into(), format!("store{number}")]);
             }
-            arguments.extend_from_slice(&disks);
+            arguments.extend(directories);
             stage.stores.push(at(lab, machine, || start(place, &words(&arguments), &kernel, None))?);
             if setup.master == Some(number) {
                 mount.extend(["--master".into(), format!("store://{listen}")]);
@@ -133,6 +143,11 @@ impl<'a> Stage<'a> {
     /// The numbers of the stores' processes.
     pub fn store_processes(&self) -> impl Iterator<Item = u32> {
         self.stores.iter().map(Process::id)
+    }
+
+    /// Where the disk of a store is, if each has one.
+    pub fn own_disk(&self, store: u32) -> PathBuf {
+        own_disk::of(&self.place, store)
     }
 
     /// What `weft status` says of the volume.
@@ -232,6 +247,7 @@ impl Drop for Stage<'_> {
         let unmounted = self.mount.is_none() || self.weft(&["unmount", "--lazy", "mountpoint"]).is_ok();
         (self.mount, self.meta) = (None, None);
         self.stores.clear();
+        own_disk::remove_all(&self.place);
         // What may still be mounted is left alone.
         if unmounted {
             let _ = std::fs::remove_dir_all(&self.place);

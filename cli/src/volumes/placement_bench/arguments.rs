@@ -34,7 +34,8 @@ for a while and syncs; with the unbalanced load, half of them have a second writ
 speed, so that the stores are what limits and not this machine; --slow slows the first of them further. A client \
 chooses between stores only where there are more targets than a code has blocks: so each store has two.
 
---how net makes network namespaces (root, ip, tc), cpu and disk take control groups (root). Chunks are short, so that \
+--how net makes network namespaces (root, ip, tc), cpu and disk take control groups (root); with disk, each store has \
+a file system of its own on a loop device (mkfs.ext4, mount). Chunks are short, so that \
 many sets are placed in a short time. The paper's own figures stand beside ours.")]
 pub struct Arguments {
     /// Storage servers
@@ -77,9 +78,10 @@ pub struct Arguments {
     #[arg(long, value_name = "SIZE", default_value = "2MiB", value_parser = sizes::length::<u32>)]
     pub chunk_bytes: u32,
     /// User data of a stripe at most: short, so that what waits at a slow store comes within the
-    /// second after which it is given up
-    #[arg(long, value_name = "SIZE", default_value = "512KiB", value_parser = sizes::length::<usize>)]
-    pub stripe_bytes: usize,
+    /// second after which it is given up [default: 512KiB; with --how disk, blocks of 256KiB, which
+    /// stores write to the disk at once]
+    #[arg(long, value_name = "SIZE", value_parser = sizes::length::<usize>)]
+    pub stripe_bytes: Option<usize>,
     /// Where to create the temporary directory with everything [default: that of the system]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
@@ -118,10 +120,12 @@ pub struct Arguments {
     pub writers: u32,
 }
 
-/// How much is measured.
+/// How much is measured, and in which pieces.
 pub struct Sizes {
     pub seconds: f64,
     pub rounds: u32,
+    pub chunk_bytes: u32,
+    pub stripe_bytes: usize,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -145,12 +149,22 @@ impl Arguments {
         [&self.json_file, &self.csv, &self.html].into_iter().flatten()
     }
 
-    /// How much is measured.
-    pub fn sizes(&self) -> Sizes {
-        match self.quick {
-            true => Sizes { seconds: QUICK_SECONDS, rounds: 1 },
-            false => Sizes { seconds: self.seconds.unwrap_or(4.0), rounds: self.rounds.unwrap_or(2) },
-        }
+    /// How much is measured, and in which pieces. Shorter blocks than those of `--how disk` wait in
+    /// memory, and no disk is slow before a sync.
+    ///
+    /// # Errors
+    /// When the code cannot be parsed.
+    pub fn sizes(&self) -> Result<Sizes, Failure> {
+        let (seconds, rounds) = match self.quick {
+            true => (QUICK_SECONDS, 1),
+            false => (self.seconds.unwrap_or(4.0), self.rounds.unwrap_or(2)),
+        };
+        let stripe = match self.how {
+            Some(How::Disk) => unprotected::parse(&self.code)?.shape().k * (256 << 10),
+            _ => 512 << 10,
+        };
+        let (chunk_bytes, stripe_bytes) = (self.chunk_bytes, self.stripe_bytes.unwrap_or(stripe));
+        Ok(Sizes { seconds, rounds, chunk_bytes, stripe_bytes })
     }
 
     pub fn check(&self) -> Outcome {

@@ -3,7 +3,7 @@
 use super::arguments::Arguments;
 use crate::failure::{Failure, Outcome};
 use crate::show;
-use crate::volumes::bench_lab::{Groups, Lab, Limited, Run};
+use crate::volumes::bench_lab::{Groups, Lab, Limited, Run, Stage};
 use bench::placement::{Held, How};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -46,7 +46,7 @@ impl Hold {
             Some(How::Net) => (Kind::Net(lab()?), Some(held(How::Net))),
             Some(how) => {
                 let run = Run::begin(parent)?;
-                (Kind::Groups(Mutex::new(Groups::make(run.number, parent, &[])?), run), Some(held(how)))
+                (Kind::Groups(Mutex::new(Groups::make(run.number, &[])?), run), Some(held(how)))
             }
             None => match lab() {
                 Ok(lab) => (Kind::Net(lab), Some(held(How::Net))),
@@ -90,19 +90,21 @@ impl Hold {
         }
     }
 
-    /// From now on the stores of a cluster, which are these processes, are held to their speeds,
-    /// and the first ones are slowed.
-    pub fn hold(&self, slowed: u32, processes: impl Iterator<Item = u32>) -> Outcome {
+    /// From now on the stores of a cluster are held to their speeds, and the first ones are slowed.
+    pub fn hold(&self, slowed: u32, stage: &Stage) -> Outcome {
         let Some(Held { how, to }) = self.held else { return Ok(()) };
         let speed = |store: u32| if store < slowed { to * self.slow_to } else { to };
         let speeds = (0..self.stores).map(speed);
         match &self.kind {
             Kind::Net(lab) => lab.limit_stores(&speeds.map(|bytes| 8.0 * bytes).collect::<Vec<_>>()),
             Kind::Groups(groups, run) => {
-                let limit = |to: f64| if how == How::Cpu { Limited::Processor(to) } else { Limited::Disk(to) };
+                let limit = |(store, to): (u32, f64)| match how {
+                    How::Cpu => Limited::Processor(to),
+                    _ => Limited::Disk(stage.own_disk(store), to),
+                };
                 let mut groups = lock(groups);
-                *groups = Groups::make(run.number, &self.parent, &speeds.map(limit).collect::<Vec<_>>())?;
-                groups.take(processes)
+                *groups = Groups::make(run.number, &(1..).zip(speeds).map(limit).collect::<Vec<_>>())?;
+                groups.take(stage.store_processes())
             }
             Kind::Free { .. } => Ok(()),
         }
@@ -111,6 +113,11 @@ impl Hold {
     /// Where temporary directories are made.
     pub fn place(&self) -> &Path {
         &self.parent
+    }
+
+    /// Whether each store has a disk of its own.
+    pub fn has_disks(&self) -> bool {
+        self.held.is_some_and(|held| held.how == How::Disk)
     }
 
     /// The network that servers and clients are on, if not loopback.

@@ -52,7 +52,8 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
 
 /// Measures with processes.
 fn measure(arguments: &Arguments, control: &Control, watched: bool) -> Result<Measurement, Failure> {
-    let Sizes { seconds, rounds } = arguments.sizes();
+    let sizes = arguments.sizes()?;
+    let Sizes { seconds, rounds, chunk_bytes, stripe_bytes } = sizes;
     let parent = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
     std::fs::create_dir_all(&parent).map_err(|why| Failure::Other(format!("{}: {why}", volume::Shown(&parent))))?;
     let hold = Hold::begin(arguments, &parent)?;
@@ -74,7 +75,7 @@ fn measure(arguments: &Arguments, control: &Control, watched: bool) -> Result<Me
                     eprintln!("round {number} of {rounds}, {load}, {slowed} slowed, {}", reached.policy);
                 }
                 let (policy, load, slowed) = (reached.policy, scenario.load, scenario.slowed);
-                let setup = round::Setup { policy, load, slowed, seconds, number: stages };
+                let setup = round::Setup { policy, load, slowed, sizes: &sizes, number: stages };
                 reached.rounds.push(round::run(arguments, &setup, &hold, control)?);
                 stages += 1;
             }
@@ -92,8 +93,8 @@ fn measure(arguments: &Arguments, control: &Control, watched: bool) -> Result<Me
         code: arguments.code.clone(),
         clients: arguments.clients,
         seconds,
-        chunk_bytes: arguments.chunk_bytes.into(),
-        stripe_bytes: arguments.stripe_bytes as u64,
+        chunk_bytes: chunk_bytes.into(),
+        stripe_bytes: stripe_bytes as u64,
         held: hold.held(),
         slow_to: arguments.slow_to,
         scenarios,

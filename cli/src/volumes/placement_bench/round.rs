@@ -1,6 +1,6 @@
 //! A round: a new cluster, clients that write, and what the stores have then.
 
-use super::arguments::Arguments;
+use super::arguments::{Arguments, Sizes};
 use super::hold::Hold;
 use super::writer::Writer;
 use crate::failure::Failure;
@@ -12,12 +12,12 @@ use serde_json::Value;
 use volume::Control;
 
 /// What is done in a round.
-pub struct Setup {
+pub struct Setup<'a> {
     pub policy: PolicyName,
     pub load: Load,
     /// How many stores are slowed.
     pub slowed: u32,
-    pub seconds: f64,
+    pub sizes: &'a Sizes,
     /// Another one for each round.
     pub number: u32,
 }
@@ -25,7 +25,7 @@ pub struct Setup {
 /// Carries out a round.
 pub fn run(arguments: &Arguments, setup: &Setup, hold: &Hold, control: &Control) -> Result<Round, Failure> {
     let create: Vec<String> =
-        ["--placement", &setup.policy.to_string(), "--chunk-bytes", &arguments.chunk_bytes.to_string()]
+        ["--placement", &setup.policy.to_string(), "--chunk-bytes", &setup.sizes.chunk_bytes.to_string()]
             .map(String::from)
             .into();
     let cluster = Cluster {
@@ -36,6 +36,7 @@ pub fn run(arguments: &Arguments, setup: &Setup, hold: &Hold, control: &Control)
         coding: Coding::Client,
         stores: arguments.stores,
         disks: arguments.disks,
+        own_disks: hold.has_disks(),
         embedded: false,
         stripe_bytes: None,
         channels: None,
@@ -47,10 +48,10 @@ pub fn run(arguments: &Arguments, setup: &Setup, hold: &Hold, control: &Control)
     let client = |number: u32| {
         // The second half of the clients has two, so that a single client has one.
         let has_two = setup.load == Load::Unbalanced && number >= arguments.clients.div_ceil(2);
-        Writer::start(&stage, hold.lab(), number, if has_two { 2 } else { 1 }, (setup.seconds, arguments.stripe_bytes))
+        Writer::start(&stage, hold.lab(), number, if has_two { 2 } else { 1 }, setup.sizes)
     };
     let mut writers: Vec<Writer> = (0..arguments.clients).map(client).collect::<Result<_, _>>()?;
-    hold.hold(setup.slowed, stage.store_processes())?;
+    hold.hold(setup.slowed, &stage)?;
     writers.iter_mut().try_for_each(Writer::go)?;
     let (mut bytes, mut seconds) = (0, 0.0f64);
     for writer in writers {

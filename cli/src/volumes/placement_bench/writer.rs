@@ -1,7 +1,7 @@
 //! The clients of a bench: processes with a session each, that begin together and write for a
 //! while. Both sides of the pipe between them and the bench are here.
 
-use super::arguments::Arguments;
+use super::arguments::{Arguments, Sizes};
 use crate::failure::{Failure, Outcome};
 use crate::volumes::bench_lab::{Lab, Stage, inside};
 use crate::volumes::{Open, Writing, open_with};
@@ -42,14 +42,14 @@ impl Writer {
         lab: Option<&Lab>,
         number: u32,
         writers: u32,
-        (seconds, stripe_bytes): (f64, usize),
+        sizes: &Sizes,
     ) -> Result<Self, Failure> {
         let failed = |why: std::io::Error| Failure::Other(format!("cannot start a client: {why}"));
         let program = std::env::current_exe().map_err(failed)?;
         let log = stage.place().join(format!("client{number}.err"));
         let mut command = Command::new(program);
         command.args(["bench", "placement", "--writer", stage.volume(), "--writers", &writers.to_string()]);
-        command.args(["--seconds", &seconds.to_string(), "--stripe-bytes", &stripe_bytes.to_string()]);
+        command.args(["--seconds", &sizes.seconds.to_string(), "--stripe-bytes", &sizes.stripe_bytes.to_string()]);
         command.current_dir(stage.place());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(File::create(&log).map_err(failed)?);
         let mut process = inside(lab, || command.spawn().map_err(failed))?;
@@ -97,7 +97,7 @@ impl Drop for Writer {
 /// The client's side.
 pub fn run(volume: &Path, arguments: &Arguments) -> Outcome {
     let (writers, seconds) = (arguments.writers, arguments.seconds.unwrap_or_default());
-    let writing = Writing { stripe_bytes: Some(arguments.stripe_bytes), ..Writing::default() };
+    let writing = Writing { stripe_bytes: arguments.stripe_bytes, ..Writing::default() };
     let volume = open_with(volume, false, &writing)?;
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let new = New { kind: FileKind::File, mode: 0o644, uid, gid, device: 0, link: Vec::new() };

@@ -31,6 +31,9 @@ const STREAM_CODES: [&str; 6] = ["none:4+2", "rs:4+2", "crs:4+2", "cauchy-good:4
   # As root: behind links as fast as the study's.
   weft bench write-cost --net 1G,10G,40G,none \\
       --html steps.html --csv steps.csv
+  # Does the number of stores matter?
+  weft bench write-cost --stores 6,12,24 --net 1G,none \\
+      --json-file result.json
   # The study's codes, with one thread and with ten.
   weft bench write-cost --threads 1,10 --only-streams \\
       --coding client,server --stream-bytes 5G
@@ -65,9 +68,13 @@ pub struct Arguments {
     /// Also without servers: the mount has the volume on directories
     #[arg(long)]
     pub embedded: bool,
-    /// Storage servers; at least as many as a code has blocks
-    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub stores: u32,
+    /// Storage servers; at least as many as a code has blocks. With several numbers, as in 6,12,24,
+    /// each has its turn in each round
+    #[arg(
+        long, value_name = "N", value_delimiter = ',', default_value = "6",
+        value_parser = clap::value_parser!(u32).range(1..=1000)
+    )]
+    pub stores: Vec<u32>,
     /// Links of all machines in bits a second: 1G,10G,none; takes root, ip, tc [default: loopback]
     #[arg(long, value_name = "SPEED", value_delimiter = ',', value_parser = speed::parse)]
     pub net: Vec<Speed>,
@@ -143,7 +150,9 @@ impl Arguments {
     pub fn setups(&self) -> Vec<Setup<'_>> {
         let mut all = Vec::new();
         for code in &self.code {
-            all.extend(self.coding.iter().map(|&coding| self.setup(code, coding)));
+            for &coding in &self.coding {
+                all.extend(self.stores.iter().map(|&stores| Setup { stores, ..self.setup(code, coding) }));
+            }
             if self.embedded {
                 all.push(Setup { embedded: true, ..self.setup(code, Coding::Client) });
             }
@@ -151,10 +160,15 @@ impl Arguments {
         all
     }
 
-    /// A cluster with a code, perhaps on a kernel: `rs:4+2@plain`.
+    /// Machines for stores.
+    pub fn most_stores(&self) -> u32 {
+        self.stores.iter().copied().max().unwrap_or(0)
+    }
+
+    /// A cluster with a code, with the first number of stores, perhaps on a kernel: `rs:4+2@plain`.
     pub fn setup<'a>(&self, code: &'a str, coding: Coding) -> Setup<'a> {
         let (code, kernel) = code.split_once('@').map_or((code, None), |(code, kernel)| (code, Some(kernel)));
-        let &Self { stores, stripe_bytes, channels, master, .. } = self;
+        let &Self { stripe_bytes, channels, master, .. } = self;
         let master = master.filter(|_| coding == Coding::Server);
         Setup {
             front: Front::Mount("write-cost"),
@@ -162,8 +176,9 @@ impl Arguments {
             create: &[],
             kernel,
             coding,
-            stores,
+            stores: self.stores[0],
             disks: 1,
+            own_disks: false,
             embedded: false,
             stripe_bytes,
             channels,
@@ -185,14 +200,21 @@ impl Arguments {
         if self.master.is_some() && !self.coding.contains(&Coding::Server) {
             return wrong("--master is for --coding server".into());
         }
-        if self.master.is_some_and(|master| master > self.stores) {
-            return wrong(format!("--master is a store from 1 to {}", self.stores));
+        let fewest = self.stores.iter().copied().min().unwrap_or(0);
+        if self.master.is_some_and(|master| master > fewest) {
+            return wrong(format!("--master is a store from 1 to {fewest}"));
+        }
+        if self.stores.len() > 1 && !self.threads.is_empty() {
+            return wrong("--threads takes one number of --stores".into());
+        }
+        if (1..self.stores.len()).any(|place| self.stores[..place].contains(&self.stores[place])) {
+            return wrong("--stores has a number twice".into());
         }
         let streams = if self.threads.is_empty() { Vec::new() } else { self.stream_codes() };
         for code in self.code.iter().chain(&streams) {
             let setup = self.setup(code, Coding::Client);
             let blocks = unprotected::parse(setup.code)?.shape().blocks();
-            if blocks > self.stores as usize {
+            if blocks > fewest as usize {
                 return wrong(format!("{code} needs --stores {blocks}"));
             }
             if let Some(kernel) = setup.kernel {

@@ -32,12 +32,14 @@ pub struct Plan<'a> {
     pub setup: Setup<'a>,
     pub record: u64,
     pub count: u64,
+    /// Points say how many stores there were.
+    pub several_stores: bool,
 }
 
 impl Plan<'_> {
     /// A point without rounds.
     pub fn point(&self) -> Result<Point, Failure> {
-        let Setup { code, coding, embedded, .. } = self.setup;
+        let Setup { code, coding, embedded, stores, .. } = self.setup;
         let shape = unprotected::parse(code)?.shape();
         Ok(Point {
             net: self.net.map(str::to_owned),
@@ -47,6 +49,7 @@ impl Plan<'_> {
             coding,
             embedded,
             record_bytes: self.record,
+            stores: (self.several_stores && !embedded).then_some(stores),
             way: Way::Inline,
             count: self.count,
             rounds: Vec::new(),

@@ -46,7 +46,9 @@ impl Run<'_> {
         if self.watched {
             let net = net.map_or_else(String::new, |net| format!(", network {net}"));
             let kernel = setup.kernel.map_or_else(String::new, |kernel| format!("@{kernel}"));
-            eprintln!("{}{kernel}{net}, {}, {what}", setup.code, who(setup));
+            let stores =
+                if self.arguments.stores.len() > 1 { format!(", {} stores", setup.stores) } else { String::new() };
+            eprintln!("{}{kernel}{net}{stores}, {}, {what}", setup.code, who(setup));
         }
     }
 
@@ -62,10 +64,11 @@ impl Run<'_> {
                 let stage = self.stage(&setup, lab)?;
                 for &record in records {
                     self.say(net, &setup, &format!("records of {}", show::bytes(record)));
-                    let plan = experiment::Plan { net, setup, record, count };
+                    let plan =
+                        experiment::Plan { net, setup, record, count, several_stores: arguments.stores.len() > 1 };
                     let (round, way) = experiment::measure(&stage, &plan, self.control)?;
-                    let point = entry(&mut result.points, plan.point()?, |point| {
-                        (point.net.clone(), point.code.clone(), point.coding, point.embedded, point.record_bytes)
+                    let point = entry(&mut result.points, plan.point()?, |a, b| {
+                        a.is_beside(b) && a.record_bytes == b.record_bytes
                     });
                     // The last round says it.
                     point.way = way;
@@ -82,9 +85,10 @@ impl Run<'_> {
     }
 }
 
-/// Returns the entry of `all` with this key. Adds one if no entry has it.
-fn entry<T, K: PartialEq>(all: &mut Vec<T>, new: T, key: impl Fn(&T) -> K) -> &mut T {
-    let place = all.iter().position(|old| key(old) == key(&new)).unwrap_or(all.len());
+/// Returns the entry of `all` that is the same as a new one. Adds the new one if there is no such
+/// entry.
+fn entry<T>(all: &mut Vec<T>, new: T, same: impl Fn(&T, &T) -> bool) -> &mut T {
+    let place = all.iter().position(|old| same(old, &new)).unwrap_or(all.len());
     if place == all.len() {
         all.push(new);
     }
@@ -110,7 +114,7 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
         date: bench_lab::now(),
         machine: bench_lab::machine(),
         program: env!("CARGO_PKG_VERSION").into(),
-        stores: arguments.stores,
+        stores: arguments.stores[0],
         link: Link::default(),
         networks: Vec::new(),
         points: Vec::new(),
@@ -124,7 +128,7 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
         (0..rounds).try_for_each(|_| run.measure(&mut result, None, None))?;
     } else {
         let latency = Duration::from_micros(arguments.latency.unwrap_or(0).into());
-        let lab = Lab::build(&parent, arguments.stores, latency, "--net")?;
+        let lab = Lab::build(&parent, arguments.most_stores(), latency, "--net")?;
         for round in 0..rounds {
             for (number, &speed) in arguments.net.iter().enumerate() {
                 control.go_on().map_err(Failure::Work)?;

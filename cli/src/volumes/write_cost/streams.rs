@@ -42,8 +42,8 @@ pub fn measure(run: &mut Run, result: &mut Measurement, lab: Option<&Lab>, net: 
                 bytes: each * u64::from(threads),
                 rounds: Vec::new(),
             };
-            let stream = entry(&mut result.streams, new, |stream| {
-                (stream.net.clone(), stream.code.clone(), stream.kernel.clone(), stream.coding, stream.threads)
+            let stream = entry(&mut result.streams, new, |a, b| {
+                (&a.net, &a.code, &a.kernel, a.coding, a.threads) == (&b.net, &b.code, &b.kernel, b.coding, b.threads)
             });
             stream.rounds.push(StreamRound {
                 wall,

@@ -18,26 +18,31 @@ pub fn print(result: &Measurement) -> Outcome {
         return stream_table::print(result);
     }
     show::text("")?;
-    let mut last = None;
+    let mut last: Option<&Point> = None;
     for point in &result.points {
-        let head = (&point.net, &point.code, point.coding, point.embedded);
-        if last != Some(head) {
-            let net = point.net.as_ref().map_or_else(String::new, |net| format!("network {net}, "));
-            let who = if point.embedded { "on directories".into() } else { format!("coded by the {}", point.coding) };
-            show::text(format_args!("{net}{}, {who}: microseconds a record", point.code))?;
+        if !last.is_some_and(|last| last.is_beside(point)) {
+            show::text(format_args!("{}: microseconds a record", setting(point)))?;
             show::text("   record     CT     MT     DT     MP     PC     DD     SP     sum    wall  sum/wall  spread")?;
-            last = Some(head);
+            last = Some(point);
         }
         show::text(times(point))?;
     }
     show::text("\npercent of the steps")?;
-    show::text("   record        code    CO    MP    PC    DD    SP  goes into")?;
+    show::text("   record    CO    MP    PC    DD    SP  goes into")?;
     for point in &result.points {
         show::text(shares(point))?;
     }
     show::text(sums(&result.points))?;
     show::text("CT has the kernel's part of the calls; docs/cost-model.md says what the steps are.")?;
     stream_table::print(result)
+}
+
+/// The code, the number of stores, who codes, and the network.
+fn setting(point: &Point) -> String {
+    let stores = point.stores.map_or_else(String::new, |stores| format!(", {stores} stores"));
+    let who = if point.embedded { "on directories".into() } else { format!("coded by the {}", point.coding) };
+    let net = point.net.as_ref().map_or_else(String::new, |net| format!(", network {net}"));
+    format!("{}{stores}, {who}{net}", point.code)
 }
 
 /// How far the sum of the steps may be from what the program waited.
@@ -55,10 +60,8 @@ fn sums(points: &[Point]) -> String {
         show::count(points.len(), "point")
     );
     for point in missed {
-        let net = point.net.as_ref().map_or_else(String::new, |net| format!(", network {net}"));
-        let who = if point.embedded { "on directories".into() } else { format!("coded by the {}", point.coding) };
         let sum = 100.0 * point.steps().total() / point.wall().max(1e-9);
-        text += &format!("\n  {} {}, {who}{net}: {sum:.1} %", show::bytes(point.record_bytes), point.code);
+        text += &format!("\n  {}, {}: {sum:.1} %", show::bytes(point.record_bytes), setting(point));
     }
     text
 }
@@ -101,6 +104,5 @@ fn shares(point: &Point) -> String {
         plan::cost::Way::Inline => "the metadata",
         plan::cost::Way::Stripe => "a stripe",
     };
-    let net = point.net.as_ref().map_or_else(String::new, |net| format!(", network {net}"));
-    format!("{:>9} {:>11} {}  {way}{net}", show::bytes(point.record_bytes), point.code, each.join(" "))
+    format!("{:>9} {}  {way}; {}", show::bytes(point.record_bytes), each.join(" "), setting(point))
 }

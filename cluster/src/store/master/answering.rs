@@ -2,9 +2,9 @@
 //! limits hold the clients back. It decides nothing: it writes what the client would have written.
 
 use super::peers::{For, Meeting, Peers, bad};
-use super::{BUSY, Done, SPACE_TIMEOUT, Stripe};
+use super::{BUSY, Boots, Done, SPACE_TIMEOUT, Stripe, encode_done};
 use crate::capability::Token;
-use crate::store::protocol::{encode, encode_error};
+use crate::store::protocol::encode_error;
 use ec::Code;
 use plan::{Position, SetId, TargetId};
 use std::collections::HashMap;
@@ -62,6 +62,8 @@ struct Task {
     places: Vec<Option<TargetId>>,
     request: Request,
     begun: Instant,
+    /// The boot number of this machine.
+    own_boot: u64,
     /// While this exists, the Master shows other stores tokens for this order.
     _order: Option<crate::capability::Order>,
     _space: OwnedSemaphorePermit,
@@ -110,10 +112,12 @@ fn read(body: &[u8]) -> io::Result<Stripe<'_>> {
 }
 
 impl Masters {
-    /// Codes and writes a stripe for a client. `local` finds a target of this store.
+    /// Codes and writes a stripe for a client. `own_boot` is the boot number of this machine,
+    /// `local` finds a target of this store.
     pub async fn answer(
         &self,
         request: Request,
+        own_boot: u64,
         local: impl Fn(&str) -> Option<Arc<dyn Target>> + Send,
     ) -> io::Result<Reply> {
         let begun = Instant::now();
@@ -133,11 +137,11 @@ impl Masters {
         let shown = Token::from_bytes(stripe.token);
         let order = shown.and_then(|token| peers.orders.begin(stripe.volume, stripe.set, &token));
         // The task continues when the client stops waiting: half a stripe is of no use.
-        let task = Task { peers, ready, places, request, begun, _order: order, _space: space };
-        let done = tokio::task::spawn_blocking(move || task.run()).await.map_err(io::Error::other)??;
+        let task = Task { peers, ready, places, request, begun, own_boot, _order: order, _space: space };
+        let (done, boots) = tokio::task::spawn_blocking(move || task.run()).await.map_err(io::Error::other)??;
         self.coded[0].fetch_add(1, Ordering::Relaxed);
         self.coded[1].fetch_add(length as u64, Ordering::Relaxed);
-        Ok(Reply::ok(encode(&done)))
+        Ok(Reply::ok(encode_done(&done, &boots)))
     }
 
     /// The number of stripes that were coded for clients, and their bytes of user data.
@@ -167,7 +171,7 @@ impl Masters {
 }
 
 impl Task {
-    fn run(self) -> io::Result<Done> {
+    fn run(self) -> io::Result<(Done, Boots)> {
         let (stripe, (code, pool), targets) = (read(&self.request.body)?, &self.ready, &self.peers.targets);
         // Skip a target that has not answered an earlier request; the stripe would only wait for
         // it.
@@ -197,14 +201,21 @@ impl Task {
         targets.steps().extend(WriteStep::Master, beside);
         let steps = [cost.master, cost.parity, cost.distribution, cost.slave];
         let mut done = Done { failed: Vec::new(), cost: steps.map(|step| step.as_nanos() as u64) };
+        let mut boots = vec![0; self.places.len()];
         for (position, id) in Position::placed(&self.places) {
             if layout.places[position.index()].is_none() || missing.contains(&position) {
                 done.failed.push((position, encode_error(&self.peers.why(id))));
-            } else if targets.error(id).is_some() {
+                continue;
+            }
+            if targets.error(id).is_some() {
                 targets.forgive(id);
             }
+            match self.peers.boot(id, layout.file(position), self.own_boot) {
+                Ok(boot) => boots[position.index()] = boot,
+                Err(why) => done.failed.push((position, encode_error(&why))),
+            }
         }
-        Ok(done)
+        Ok((done, boots))
     }
 }
 

@@ -1,6 +1,8 @@
 //! The requesting side: one message sends a stripe to its Master, one message orders a rebuild.
 
-use super::{BUSY, DISTRIBUTE, Done, Lost, PROBE_DIVISOR, PROBE_TIMEOUT, REBUILD, REBUILDER_TIMEOUT, REBUILDS, Stripe};
+use super::{
+    BUSY, DISTRIBUTE, Lost, PROBE_DIVISOR, PROBE_TIMEOUT, REBUILD, REBUILDER_TIMEOUT, REBUILDS, Stripe, decode_done,
+};
 use crate::capability::Token;
 use crate::store::protocol::{FAILED, REFUSED, decode_error, encode, method};
 use crate::store::remote::RemoteTarget;
@@ -44,7 +46,9 @@ fn no_master(error: Error) -> NoMaster {
         Error::Remote { status: FAILED, body } => NoMaster::Unwilling(decode_error(&body).to_string()),
         Error::Remote { .. } | Error::Refused(_) => NoMaster::Unwilling(error.to_string()),
         Error::Deadline => NoMaster::Silent(io::ErrorKind::TimedOut.into()),
-        Error::Unavailable { .. } | Error::Protocol(_) => NoMaster::Silent(io::Error::other(error.to_string())),
+        // What it has is still there when it is reached again.
+        Error::Unavailable { .. } => NoMaster::Silent(io::Error::new(io::ErrorKind::NotConnected, error.to_string())),
+        Error::Protocol(_) => NoMaster::Silent(io::Error::other(error.to_string())),
     }
 }
 
@@ -104,13 +108,18 @@ impl Master for RemoteTarget {
         let body = |token: &[u8]| encode(&Stripe { token, ..stripe.clone() });
         let file = TargetFile::Chunk { set: layout.set, position: Position(0) };
         let answer = self.ask_master(DISTRIBUTE, file, body, &parts, (timeout, PROBE_TIMEOUT))?;
-        let done: Done = postcard::from_bytes(&answer.body).map_err(|_| unreadable())?;
+        let (done, boots) = decode_done(&answer.body).ok_or_else(unreadable)?;
         let failed = |(position, error): &(Position, Vec<u8>)| (*position, decode_error(error));
         let [master, parity, distribution, slave] = done.cost.map(Duration::from_nanos);
         Ok(Distributed {
             failed: done.failed.iter().map(failed).collect(),
+            boots: Position::all(boots.len()).zip(boots).filter(|(_, boot)| *boot > 0).collect(),
             cost: Cost { master, parity, distribution, slave },
         })
+    }
+
+    fn wrote(&self, file: TargetFile, boot: u64) -> io::Result<()> {
+        self.note_write(file, boot)
     }
 
     fn rebuild(

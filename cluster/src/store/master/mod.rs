@@ -5,12 +5,15 @@
 
 mod answering;
 mod asking;
+#[cfg(test)]
+mod boot_tests;
 mod peers;
 mod rebuilding;
 
 pub(super) use answering::{Asked, Masters, asked};
 pub(super) use rebuilding::lost;
 
+use super::protocol::encode;
 use plan::{Position, RecordOffset, SetId, StripeSeq};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -93,6 +96,21 @@ struct Done {
     cost: [u64; 4],
 }
 
+/// The boot number of the machine that took each block, by position, as the store tells it with a
+/// write. 0: it is not known, or there is no such block.
+type Boots = Vec<u64>;
+
+/// Encodes the result of a stripe. The boot numbers are behind it: an older client ignores them.
+fn encode_done(done: &Done, boots: &Boots) -> Vec<u8> {
+    [encode(done), encode(boots)].concat()
+}
+
+/// Decodes the result of a stripe. An older Master tells no boot numbers.
+fn decode_done(body: &[u8]) -> Option<(Done, Boots)> {
+    let (done, rest) = postcard::take_from_bytes(body).ok()?;
+    Some((done, postcard::from_bytes(rest).unwrap_or_default()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,10 +146,18 @@ mod tests {
             places: vec!["here:1/disk1", ""],
             wanted: vec![(Position(1), "there:1/disk2")],
         };
+        let done = || Done { failed: vec![(Position(3), b"why".to_vec())], cost: [1, 300, 70_000, 0] };
+        let boots = vec![300, 0, u64::MAX];
+        let told = encode_done(&done(), &boots);
+        assert_eq!(decode_done(&told), Some((done(), boots)));
+        // A program of before leaves what it does not know, and says less.
+        assert_eq!(postcard::from_bytes::<Done>(&told).unwrap(), done());
+        assert_eq!(decode_done(&encode(&done())), Some((done(), Vec::new())));
         let lines = [
             row!("stripe", Stripe<'_>, stripe),
             row!("rebuild", Lost<'_>, lost),
-            row!("done", Done, Done { failed: vec![(Position(3), b"why".to_vec())], cost: [1, 300, 70_000, 0] }),
+            row!("done", Done, done()),
+            line("done-boots", &told),
         ];
         is_table(include_str!("../../golden/master.txt"), &lines);
     }

@@ -4,14 +4,14 @@ use super::SLAVE_ANSWERS;
 use crate::address::StoreAddress;
 use crate::capability::{Credentials, Deputy, Orders};
 use crate::ranks::{PeerNumbers, PeersInUse};
-use crate::store::remote::Stores;
+use crate::store::remote::{RemoteTarget, Stores};
 use plan::TargetId;
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use volume::Targets;
 use volume::ranked::Ranked;
-use volume::target::Target;
+use volume::target::{Target, TargetFile};
 
 /// Maximum number of blocks of a stripe.
 const MAX_BLOCKS: usize = 256;
@@ -36,9 +36,16 @@ pub(super) struct Peers {
     whom: For,
     stores: Stores,
     pub targets: Arc<Targets>,
-    numbers: Ranked<HashMap<Place, TargetId>, PeerNumbers>,
+    numbers: Ranked<Numbers, PeerNumbers>,
     /// The orders of clients that are running.
     pub orders: Arc<Orders>,
+}
+
+#[derive(Default)]
+struct Numbers {
+    of: HashMap<Place, TargetId>,
+    /// The targets with these numbers that are not of this process.
+    remote: HashMap<TargetId, Arc<RemoteTarget>>,
 }
 
 /// A target of a volume, by its address. The tokens shown to its store are good for that volume
@@ -89,10 +96,11 @@ impl Peers {
         let is_own = parsed.server == server;
         let mut numbers = self.numbers.lock();
         let place = Place { volume, address: address.to_owned(), is_own };
-        if let Some(&id) = numbers.get(&place) {
+        if let Some(&id) = numbers.of.get(&place) {
             return Ok(id);
         }
-        let target = match Some(&parsed.target).filter(|_| is_own).and_then(|target| local(target)) {
+        let id = TargetId(u16::try_from(numbers.of.len()).map_err(io::Error::other)?);
+        let target: Arc<dyn Target> = match Some(&parsed.target).filter(|_| is_own).and_then(|target| local(target)) {
             Some(target) => target,
             None => {
                 let address = parsed;
@@ -100,16 +108,29 @@ impl Peers {
                     let deputy = Deputy::of_this_process(volume, &self.orders)?;
                     Some(Arc::new(deputy) as Arc<dyn Credentials>)
                 };
-                Arc::new(match self.whom {
+                let target = Arc::new(match self.whom {
                     For::Client => self.stores.target_for(&address, deputy()),
                     For::Server => self.stores.target(&address),
-                })
+                });
+                numbers.remote.insert(id, target.clone());
+                target
             }
         };
-        let id = TargetId(u16::try_from(numbers.len()).map_err(io::Error::other)?);
         self.targets.add(id, target);
-        numbers.insert(place, id);
+        numbers.of.insert(place, id);
         Ok(id)
+    }
+
+    /// The boot number of a target's machine at the last write to a file, `own` if it is this
+    /// machine. 0 if it is not known.
+    ///
+    /// # Errors
+    /// When the machine restarted between two of the writes.
+    pub fn boot(&self, id: TargetId, file: TargetFile, own: u64) -> io::Result<u64> {
+        match self.numbers.lock().remote.get(&id).cloned() {
+            Some(remote) => Ok(remote.boot_of(file)?.unwrap_or(0)),
+            None => Ok(own),
+        }
     }
 
     /// Why a target did not take its block.
@@ -132,7 +153,7 @@ impl Meeting {
 
     pub fn peers(&self) -> Arc<Peers> {
         let mut peers = self.0.lock();
-        if peers.numbers.lock().len() >= MAX_CACHED_TARGETS {
+        if peers.numbers.lock().of.len() >= MAX_CACHED_TARGETS {
             *peers = Peers::new(peers.whom);
         }
         peers.clone()

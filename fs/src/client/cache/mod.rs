@@ -16,8 +16,8 @@ use ::volume::ranked::Ranked;
 use ::volume::target::boot_time;
 use cached::{Asked, CachedState, Concerned, Now};
 use meta::{
-    AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, FileKind, Listed, MAX_EXTENTS,
-    New, Removed, Rename, Result, SetRecord, Time, Totals,
+    AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, FileKind, KeyPage, Listed,
+    MAX_EXTENTS, New, Removed, Rename, Result, SetRecord, Time, Totals,
 };
 use plan::{Extent, Ino, Position, RecordOffset, SetId, TxId};
 use session::port::{Opening, Port, opening_of_answer};
@@ -285,6 +285,10 @@ impl Port for Cache {
             self.cached.lock().learn_entries(asked, parent, cookie, &listed);
         }
         Ok(listed)
+    }
+
+    fn list_by_key(&self, parent: Ino, from: &[u8], limit: usize, attribute: &[u8]) -> Result<Option<KeyPage>> {
+        self.port.list_by_key(parent, from, limit, attribute)
     }
 
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<Extent>> {

@@ -13,6 +13,7 @@ use volume::target::Target;
 #[derive(Debug, Default)]
 struct Servers {
     reports: AtomicU64,
+    gauges: Mutex<BTreeMap<PathBuf, Gauge>>,
 }
 
 const SLOW: [&str; 2] = ["/disk0", "/disk5"];
@@ -30,12 +31,26 @@ impl Places for Servers {
         Ok(place.to_path_buf())
     }
 
-    fn load(&self, place: &Path) -> Option<Observed> {
+    fn gauge(&self, place: &Path) -> Option<Gauge> {
+        let gauge = lock(&self.gauges).entry(place.to_path_buf()).or_default().clone();
+        gauge.set(self.observed(place));
+        Some(gauge)
+    }
+}
+
+impl Servers {
+    fn observed(&self, place: &Path) -> Option<Observed> {
         let number = self.reports.load(Ordering::SeqCst);
         let (queue, speed) = if SLOW.iter().any(|slow| Path::new(slow) == place) { (6.0, 10) } else { (0.2, 40) };
         let observed =
             Observed { number, idle: 0.9, network: 1e6, accesses: number * speed, queue, seconds: 1.0, delay: 0.0 };
         (number > 0).then_some(observed)
+    }
+
+    /// All report once more.
+    fn report(&self) {
+        self.reports.fetch_add(1, Ordering::SeqCst);
+        lock(&self.gauges).iter().for_each(|(place, gauge)| gauge.set(self.observed(place)));
     }
 }
 
@@ -53,7 +68,7 @@ fn volume_on(targets: usize, code: &str, policy: PolicyName) -> (Arc<FileSystem>
 }
 
 fn report(fs: &FileSystem, servers: &Servers) {
-    servers.reports.fetch_add(1, Ordering::SeqCst);
+    servers.report();
     fs.observe_loads();
 }
 

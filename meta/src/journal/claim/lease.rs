@@ -84,7 +84,12 @@ impl Lease {
     }
 
     pub fn is_fresh(&self) -> bool {
-        self.length.is_none() || (self.now().as_nanos() as u64) < self.until.load(Ordering::Acquire)
+        self.lasts(Duration::ZERO)
+    }
+
+    /// Whether it runs for longer than this, if nothing renews it.
+    pub fn lasts(&self, time: Duration) -> bool {
+        self.length.is_none() || ((self.now() + time).as_nanos() as u64) < self.until.load(Ordering::Acquire)
     }
 
     /// Whether the lease runs. Waits a little for a late renewal, unless `over`.
@@ -136,7 +141,8 @@ mod tests {
         lease.grant(TargetId(1), lease.now());
         assert!(lease.is_fresh() && lease.check(|| true).is_ok());
         seconds.fetch_add(9, Ordering::Relaxed);
-        assert!(lease.is_fresh());
+        assert!(lease.is_fresh() && !lease.lasts(Duration::from_secs(1)));
+        assert!(lease.lasts(Duration::from_millis(999)));
         // Only one has renewed it since.
         lease.grant(TargetId(0), lease.now());
         seconds.fetch_add(1, Ordering::Relaxed);

@@ -50,9 +50,12 @@ pub(in crate::journal) fn take(target: &Arc<dyn Target>, volume: &VolumeId) -> i
         let complete = matches!(file, TargetFile::Snapshot { .. })
             && bytes >= (OLD_HEAD_BYTES + END_BYTES) as u64
             && copy.frame(volume, id, bytes - END_BYTES as u64).is_some_and(|(frame, _)| frame.kind == RecordKind::End);
-        // What cannot be read now may be whole.
-        if let Some(why) = copy.failed {
-            return Err(why);
+        match copy.failed {
+            // It was removed after it was listed.
+            Some(why) if why.kind() == io::ErrorKind::NotFound => continue,
+            // What cannot be read now may be whole.
+            Some(why) => return Err(why),
+            None => {}
         }
         all.push(FoundFile { file, bytes, owner, complete });
     }

@@ -76,6 +76,8 @@ pub(in crate::journal) struct Recovery<'a> {
     sound: Vec<usize>,
     /// Transactions that were durable may be missing.
     pub lossy: bool,
+    /// A file that was listed is gone.
+    gone: bool,
 }
 
 /// Claims the targets, and brings the index to the newest state that they prove.
@@ -103,17 +105,29 @@ pub(in crate::journal) fn recover(options: &Options) -> Result<Recovered, KvErro
     }
 }
 
+/// How often an opening lists the files at most.
+const MAX_LISTINGS: usize = 5;
+
 fn read<'a>(options: &'a Options, granted: &Granted) -> Result<(Recovery<'a>, TxId, bool), KvError> {
-    let mut recovery = Recovery::scan(options, granted)?;
-    if recovery.segments.is_empty() && recovery.snapshots.is_empty() {
-        let why = recovery.files.last_error.take().unwrap_or_else(|| "no target has this volume's journal".into());
-        return Err(KvError::Unavailable(why));
+    let mut listings = 1;
+    loop {
+        let mut recovery = Recovery::scan(options, granted)?;
+        if recovery.segments.is_empty() && recovery.snapshots.is_empty() {
+            let why = recovery.files.last_error.take().unwrap_or_else(|| "no target has this volume's journal".into());
+            return Err(KvError::Unavailable(why));
+        }
+        let replayed = recovery.replay();
+        // What is missing may be on a target that did not answer.
+        match recovery.recount(granted) {
+            // The opening before this one may still remove files that it no longer needs.
+            Err(KvError::TooFew(_)) if recovery.gone && listings < MAX_LISTINGS => listings += 1,
+            counted => {
+                counted?;
+                let (last, used) = replayed?;
+                return Ok((recovery, last, used));
+            }
+        }
     }
-    let replayed = recovery.replay();
-    // What is missing may be on a target that did not answer.
-    recovery.recount(granted)?;
-    let (last, used) = replayed?;
-    Ok((recovery, last, used))
 }
 
 impl<'a> Recovery<'a> {
@@ -144,6 +158,7 @@ impl<'a> Recovery<'a> {
             believed: BTreeSet::new(),
             sound: Vec::new(),
             lossy: false,
+            gone: false,
         };
         for place in (0..options.targets.len()).filter(|place| !claimed.contains(place)) {
             if granted.blank.contains(&place) {
@@ -261,11 +276,10 @@ impl<'a> Recovery<'a> {
     /// Counts the targets once more. One that was not read to the end of its journal may have
     /// transactions that were durable: it is as good as away.
     fn recount(&mut self, granted: &Granted) -> Result<(), KvError> {
-        let copies = self.segments.iter().chain(&self.snapshots).flat_map(|group| &group.copies);
-        let unread = copies.filter_map(|copy| Some((copy.place, copy.failed.as_ref()?.to_string())));
-        for (place, why) in unread.collect::<Vec<_>>() {
-            self.reject(place, &why);
-        }
+        let copies = self.segments.iter_mut().chain(&mut self.snapshots).flat_map(|group| &mut group.copies);
+        let unread: Vec<(usize, io::Error)> =
+            copies.filter_map(|copy| Some((copy.place, copy.failed.take()?))).collect();
+        unread.iter().for_each(|(place, why)| self.fail(*place, why));
         self.sound.retain(|place| !self.unfit.contains(place));
         let there = self.sound.len();
         if there < quorum(self.options) {
@@ -306,6 +320,12 @@ impl<'a> Recovery<'a> {
                 counts: false,
             }),
         }
+    }
+
+    /// Rejects a target on which a file that was listed could not be read or synced.
+    pub(in crate::journal) fn fail(&mut self, place: usize, why: &io::Error) {
+        self.gone |= why.kind() == io::ErrorKind::NotFound;
+        self.reject(place, &why.to_string());
     }
 
     pub(in crate::journal) fn reject(&mut self, place: usize, why: &str) {

@@ -85,12 +85,10 @@ impl Recovery<'_> {
         let groups = self.segments.iter().chain(&self.snapshots);
         for (group, copy) in groups.flat_map(|group| group.copies.iter().map(move |copy| (group, copy))) {
             if let Err(error) = self.options.targets[copy.place].1.sync(group.file) {
-                failed.push((copy.place, error.to_string()));
+                failed.push((copy.place, error));
             }
         }
-        for (place, error) in failed {
-            self.reject(place, &error);
-        }
+        failed.iter().for_each(|(place, error)| self.fail(*place, error));
     }
 
     /// Reads the journal after transaction `begin` and applies what the index does not have.

@@ -5,12 +5,17 @@
 //! come in at any time; an interval is the time between two reports of a target, and the caller
 //! says when one has passed.
 
+mod account;
+#[cfg(test)]
+mod account_tests;
 mod more;
 
+use self::account::{Account, SLOW_SHARE};
+use crate::by_target::ByTarget;
 use crate::domain::Domain;
 use crate::membership::TargetState;
 use crate::placement::adaptive::{
-    Adaptive, MOST_BEHIND, Tuning, Whole, chance_of, stride, take_turns, turn_at, weight,
+    Adaptive, Look, MOST_BEHIND, Tuning, Whole, chance_of, stride, take_turns, turn_at, weight,
 };
 use crate::placement::candidate::{Load, TargetCandidate};
 use crate::placement::choose::{Place, Rules, least_limit, place_of, turn_positions};
@@ -53,8 +58,10 @@ struct Member {
     placed: [u64; 2],
     /// Whether it can be chosen.
     usable: bool,
-    /// Its share by its score, beside that of an equal target.
+    /// Its share by its score and its space, beside that of an equal target.
     share: f64,
+    /// What it got lately.
+    account: Account,
     /// When its next chunk would be its due, but one: in the time of [`Placer::now`].
     due: f64,
     /// The time between two chunks of it, as its space and its share are. Kept, since every draw
@@ -68,7 +75,7 @@ pub struct Placer {
     rules: Rules,
     policy: Adaptive,
     members: Vec<Member>,
-    by_id: HashMap<TargetId, usize>,
+    by_id: ByTarget<usize>,
     lottery: Lottery,
     /// Usable targets of each domain, and the limit that follows, if it was looked for since.
     usable_in: Vec<usize>,
@@ -89,12 +96,12 @@ impl Placer {
             rules,
             policy: Adaptive { seed, tuning },
             members: Vec::new(),
-            by_id: HashMap::new(),
+            by_id: ByTarget::default(),
             lottery: Lottery::new(&[]),
             usable_in: Vec::new(),
             limit: None,
             interval: 0,
-            whole: Whole::of(&[], &tuning),
+            whole: Whole::of(std::iter::empty(), &tuning),
             now: 0.0,
             rate: 0.0,
         }
@@ -118,6 +125,7 @@ impl Placer {
                 placed: before.as_ref().map_or([0; 2], |before| before.placed),
                 usable: false,
                 share: 1.0,
+                account: before.as_ref().map_or_else(Account::default, |before| before.account),
                 due: before.map_or(f64::NAN, |before| before.due),
                 stride: 0.0,
             }
@@ -148,24 +156,24 @@ impl Placer {
                 self.members[index].due = self.now + (chance - 0.5) * self.stride(index);
             }
         }
-        self.look_at_all();
+        self.look_at_whole();
+        self.find_shares();
     }
 
     /// A target is in another state now.
     pub fn handle_state(&mut self, id: TargetId, state: TargetState) {
-        let Some(&index) = self.by_id.get(&id) else { return };
-        self.members[index].state = state;
-        self.refresh(index);
+        let Some(&index) = self.by_id.get(id) else { return };
+        if self.members[index].state != state {
+            self.members[index].state = state;
+            self.refresh(index);
+        }
     }
 
     /// A target reported.
     pub fn handle_report(&mut self, id: TargetId, report: &Report) {
-        let Some(&index) = self.by_id.get(&id) else { return };
-        let (interval, member) = (self.interval, &mut self.members[index]);
-        let Report { idle, network, temperature, free, total } = *report;
-        (member.free, member.total) = (free, total);
-        member.load = Some((Load { idle, network, temperature, ..Load::default() }, interval));
-        member.placed = [0, member.placed[0]];
+        let Some(&index) = self.by_id.get(id) else { return };
+        (self.members[index].free, self.members[index].total) = (report.free, report.total);
+        self.members[index].handle_load(report, self.interval);
         self.keep_stride(index);
         self.look_at(index);
         self.refresh(index);
@@ -173,16 +181,34 @@ impl Placer {
 
     /// How busy a target is, from somebody who does not know its space.
     pub fn handle_load(&mut self, id: TargetId, report: &Report) {
-        if let Some(&index) = self.by_id.get(&id) {
+        if let Some(&index) = self.by_id.get(id) {
             let Member { free, total, .. } = self.members[index];
             self.handle_report(id, &Report { free, total, ..*report });
         }
     }
 
+    /// The same of many targets, and perhaps an interval has passed before their reports came: as
+    /// [`Self::handle_interval`] and then [`Self::handle_load`] of each, with one look at all.
+    pub fn handle_loads(&mut self, reports: &[(TargetId, Report)], interval_ends: bool) {
+        if !interval_ends {
+            return reports.iter().for_each(|(id, report)| self.handle_load(*id, report));
+        }
+        self.interval += 1;
+        // As they were at the end of the interval: each is compared with that.
+        self.look_at_whole();
+        self.settle();
+        for (id, report) in reports {
+            let Some(&index) = self.by_id.get(*id) else { continue };
+            self.members[index].handle_load(report, self.interval);
+        }
+        self.find_shares();
+        (0..self.members.len()).for_each(|index| self.refresh(index));
+    }
+
     /// A target has this much space now, whatever else is known of it. It stays as many chunks
     /// ahead as it is, also where nothing was known of its space.
     pub fn handle_space(&mut self, id: TargetId, free: u64, total: u64) {
-        let Some(&index) = self.by_id.get(&id) else { return };
+        let Some(&index) = self.by_id.get(id) else { return };
         if (self.members[index].free, self.members[index].total) == (free, total) {
             return;
         }
@@ -200,15 +226,46 @@ impl Placer {
     /// have come.
     pub fn handle_interval(&mut self) {
         self.interval += 1;
-        self.look_at_all();
+        self.look_at_whole();
+        self.settle();
+        self.find_shares();
+    }
+
+    /// An interval has passed: finds the leads of all targets.
+    fn settle(&mut self) {
+        // Without its score, a target's rate is its weight.
+        let weight = |index: usize| self.rate_of(index) / self.members[index].share;
+        let weights: Vec<f64> = (0..self.members.len()).map(weight).collect();
+        let all = weights.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+        let new = self.members.iter().map(|member| member.account.newly()).sum::<f64>().max(0.0);
+        let (mut sum, mut count) = (0.0, 0.0);
+        for (index, weight) in weights.into_iter().enumerate() {
+            let slow = |_| self.whole.by_score(self.look(index), &self.policy.tuning) < SLOW_SHARE;
+            let is_slow = self.members[index].load.map(slow);
+            let account = &mut self.members[index].account;
+            account.settle(weight / all * new, is_slow);
+            if !account.is_slow() {
+                (sum, count) = (sum + weight * account.lead, count + weight);
+            }
+        }
+        let usual = if count > 0.0 { sum / count } else { 0.0 };
+        for account in self.members.iter_mut().map(|member| &mut member.account) {
+            account.lead -= usual;
+            if account.is_slow() {
+                account.lead = account.lead.max(0.0);
+            }
+        }
+    }
+
+    /// Compares all targets.
+    fn look_at_whole(&mut self) {
+        let usable = (0..self.members.len()).filter(|&index| self.members[index].usable);
+        self.whole = Whole::of(usable.map(|index| self.look(index)), &self.policy.tuning);
     }
 
     /// Finds the shares of all targets.
-    fn look_at_all(&mut self) {
-        let usable = (0..self.members.len()).filter(|&index| self.members[index].usable);
-        let usable: Vec<TargetCandidate> = usable.map(|index| self.candidate(index)).collect();
-        self.whole = Whole::of(&usable, &self.policy.tuning);
-        (0..self.members.len()).for_each(|index| self.look_at(index));
+    fn find_shares(&mut self) {
+        (0..self.members.len()).for_each(|index| self.find_share(index));
         // Anew, so that rounding does not add up.
         self.rate = (0..self.members.len()).map(|index| self.rate_of(index)).sum();
     }
@@ -216,12 +273,16 @@ impl Placer {
     /// Finds the share of a target; how many chunks it is ahead stays.
     fn look_at(&mut self, index: usize) {
         let before = self.rate_of(index);
-        let share = self.whole.parts(&self.candidate(index), &self.policy.tuning).share;
+        self.find_share(index);
+        self.rate += self.rate_of(index) - before;
+    }
+
+    fn find_share(&mut self, index: usize) {
+        let share = self.whole.parts(self.look(index), &self.policy.tuning).share;
         let member = &mut self.members[index];
         member.due = self.now + (member.due - self.now) * member.share / share;
         member.share = share;
         self.keep_stride(index);
-        self.rate += self.rate_of(index) - before;
     }
 
     /// How many chunks a target gets in a unit of time.
@@ -288,7 +349,7 @@ impl Placer {
         if self.members.len() < MANY_TARGETS {
             return None;
         }
-        let mut apart: Vec<usize> = others.iter().filter_map(|id| self.by_id.get(id).copied()).collect();
+        let mut apart: Vec<usize> = others.iter().filter_map(|id| self.by_id.get(*id).copied()).collect();
         apart.sort_unstable();
         apart.dedup();
         let weights: Vec<u64> = apart.iter().map(|&index| self.lottery.weight(index)).collect();
@@ -298,7 +359,7 @@ impl Placer {
         let mut ids: Vec<TargetId> = drawn.iter().map(|&index| self.members[index].id).collect();
         prefer(&mut ids);
         ids.truncate(self.rules.width);
-        let chosen: Vec<usize> = ids.iter().filter_map(|id| self.by_id.get(id).copied()).collect();
+        let chosen: Vec<usize> = ids.iter().filter_map(|id| self.by_id.get(*id).copied()).collect();
         (chosen.len() == self.rules.width).then(|| self.take(set, &chosen))
     }
 
@@ -325,7 +386,7 @@ impl Placer {
     /// Targets got a chunk each that somebody else chose, by the same [`Self::candidates`]: for a
     /// set beside others, or in a repair. It counts as if this had placed it.
     pub fn handle_placed(&mut self, ids: &[TargetId]) {
-        let chosen: Vec<usize> = ids.iter().filter_map(|id| self.by_id.get(id).copied()).collect();
+        let chosen: Vec<usize> = ids.iter().filter_map(|id| self.by_id.get(*id).copied()).collect();
         self.count(&chosen);
     }
 
@@ -333,15 +394,21 @@ impl Placer {
     /// if it had not been placed. A client that takes more sets than it fills would else give the
     /// targets of those a turn less.
     pub fn handle_given_back(&mut self, ids: &[TargetId]) {
-        let given_back: Vec<usize> = ids.iter().filter_map(|id| self.by_id.get(id).copied()).collect();
-        self.now -= given_back.len() as f64 / self.rate.max(f64::MIN_POSITIVE);
+        let given_back: Vec<usize> = ids.iter().filter_map(|id| self.by_id.get(*id).copied()).collect();
+        self.pass(-(given_back.len() as f64));
         for &index in &given_back {
             let stride = self.stride(index);
             let member = &mut self.members[index];
             (member.due, member.placed[0]) = (member.due - stride, member.placed[0].saturating_sub(1));
+            member.account.count(-1.0);
             self.keep_stride(index);
         }
         given_back.iter().for_each(|&index| self.refresh(index));
+    }
+
+    /// Whether a target is among those that it knows.
+    pub fn knows(&self, id: TargetId) -> bool {
+        self.by_id.get(id).is_some()
     }
 
     /// How many targets it knows.
@@ -349,14 +416,23 @@ impl Placer {
         self.members.len()
     }
 
+    /// Moves the time on by as long as all targets together take to get that many chunks. Without a
+    /// usable target there is no such rate, and the time stays.
+    fn pass(&mut self, chunks: f64) {
+        if self.rate > f64::MIN_POSITIVE {
+            self.now += chunks / self.rate;
+        }
+    }
+
     fn count(&mut self, chosen: &[usize]) {
         for &index in chosen {
             let due = (self.ahead(index).max(-MOST_BEHIND) + 1.0) * self.stride(index);
             let member = &mut self.members[index];
             (member.due, member.placed[0]) = (self.now + due, member.placed[0] + 1);
+            member.account.count(1.0);
             self.keep_stride(index);
         }
-        self.now += chosen.len() as f64 / self.rate.max(f64::MIN_POSITIVE);
+        self.pass(chosen.len() as f64);
         chosen.iter().for_each(|&index| self.refresh(index));
     }
 
@@ -365,20 +441,19 @@ impl Placer {
         (self.members[index].due - self.now) / self.stride(index)
     }
 
-    fn candidate(&self, index: usize) -> TargetCandidate {
+    fn look(&self, index: usize) -> Look {
         let member = &self.members[index];
         let load = member.load.map_or(Load { age: f64::INFINITY, ..Load::default() }, |(load, at)| {
             // In the interval in which it came and in the next one it is new.
             Load { age: load.age + self.interval.saturating_sub(at + 1) as f64, ..load }
         });
-        TargetCandidate {
-            id: member.id,
-            free: member.free_now(self.policy.tuning.chunk_bytes),
-            total: member.total,
-            domain: member.domain.clone(),
-            state: member.state,
-            load: Some(Load { ahead: self.ahead(index), ..load }),
-        }
+        let load = Some(Load { ahead: self.ahead(index), lead: member.account.lead, ..load });
+        Look { load, free: member.free_now(self.policy.tuning.chunk_bytes), total: member.total }
+    }
+
+    fn candidate(&self, index: usize) -> TargetCandidate {
+        let (Member { id, domain, state, .. }, Look { load, free, total }) = (&self.members[index], self.look(index));
+        TargetCandidate { id: *id, free, total, domain: domain.clone(), state: *state, load }
     }
 
     /// The targets as the next set finds them.
@@ -388,7 +463,7 @@ impl Placer {
 
     /// The load of a target as the next set finds it.
     pub fn load(&self, id: TargetId) -> Option<Load> {
-        self.candidate(*self.by_id.get(&id)?).load
+        self.look(*self.by_id.get(id)?).load
     }
 
     /// Why a set would go where it would go now.
@@ -398,6 +473,12 @@ impl Placer {
 }
 
 impl Member {
+    fn handle_load(&mut self, report: &Report, interval: u64) {
+        let Report { idle, network, temperature, .. } = *report;
+        self.load = Some((Load { idle, network, temperature, ..Load::default() }, interval));
+        self.placed = [0, self.placed[0]];
+    }
+
     fn free_now(&self, chunk_bytes: u64) -> u64 {
         self.free.saturating_sub((self.placed[0] + self.placed[1]).saturating_mul(chunk_bytes))
     }

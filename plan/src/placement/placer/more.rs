@@ -10,14 +10,14 @@ use crate::{SetId, TargetId};
 impl Placer {
     /// Whether a target takes chunks and has the space for one.
     pub fn can_take(&self, id: TargetId) -> bool {
-        self.by_id.get(&id).is_some_and(|&index| self.members[index].usable)
+        self.by_id.get(id).is_some_and(|&index| self.members[index].usable)
     }
 
     /// Chooses targets for `count` chunks of a set that has others on `there`: none of those, and
     /// with their domains counted, as [`place_more`](crate::placement::place_more) does. Fewer if
     /// there are not enough. Counts what they get.
     pub fn place_more(&mut self, set: SetId, count: usize, there: &[TargetId]) -> Vec<TargetId> {
-        let mut members: Vec<usize> = there.iter().filter_map(|id| self.by_id.get(id).copied()).collect();
+        let mut members: Vec<usize> = there.iter().filter_map(|id| self.by_id.get(*id).copied()).collect();
         members.sort_unstable();
         members.dedup();
         let mut taken: Vec<(usize, usize)> = Vec::with_capacity(members.len());

@@ -11,19 +11,19 @@ fn target(id: u16, free: u64, total: u64, domain: Option<String>) -> TargetCandi
 }
 
 /// Equal targets of 1 TiB that are half full, five in a rack.
-fn equal(count: u16) -> Vec<TargetCandidate> {
+pub(super) fn equal(count: u16) -> Vec<TargetCandidate> {
     (0..count).map(|id| target(id, 512 * GIB, 1024 * GIB, Some(format!("rack{}/host{id}", id / 5)))).collect()
 }
 
 const RULES: Rules = Rules { width: 8, spare: 2, domain_level: Some(1), need: CHUNK };
 
-fn placer(targets: &[TargetCandidate], tuning: Tuning, seed: u64) -> Placer {
+pub(super) fn placer(targets: &[TargetCandidate], tuning: Tuning, seed: u64) -> Placer {
     let mut placer = Placer::new(RULES, tuning, seed);
     placer.handle_members(targets);
     placer
 }
 
-fn report(idle: f64, temperature: f64, free: u64) -> Report {
+pub(super) fn report(idle: f64, temperature: f64, free: u64) -> Report {
     Report { idle, network: 1.0 - idle, temperature, free, total: 1024 * GIB }
 }
 
@@ -395,4 +395,53 @@ fn some_of_those_that_are_drawn_are_preferred() {
         assert!(drawn.len() == 16 && !drawn.contains(&TargetId(7)), "{drawn:?}");
         assert_eq!(places, drawn[..8]);
     }
+}
+
+/// At once or one by one, the loads of an interval give the same shares.
+#[test]
+fn loads_of_many_are_those_of_each() {
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut one = placer(&equal(40), Tuning::default(), 1);
+    let mut many = one.clone();
+    for interval in 0..30u64 {
+        let reported = (0..40).filter(|_| random.u8(0..5) > 0).map(TargetId);
+        let mut seeds = fastrand::Rng::with_seed(interval);
+        let loads: Vec<(TargetId, Report)> =
+            reported.map(|id| (id, report(seeds.f64(), seeds.f64() * 1e3, 0))).collect();
+        let ends = interval % 3 > 0;
+        if ends {
+            one.handle_interval();
+        }
+        loads.iter().for_each(|(id, load)| one.handle_load(*id, load));
+        many.handle_loads(&loads, ends);
+        let close = |a: f64, b: f64| (a - b).abs() <= 1e-9 * a.abs().max(1.0);
+        for index in 0..40 {
+            let (a, b) = (&one.members[index], &many.members[index]);
+            assert!(close(a.share, b.share) && close(a.stride, b.stride), "{interval}: {a:?} {b:?}");
+            assert_eq!((a.load, a.placed, a.usable), (b.load, b.placed, b.usable));
+            assert_eq!(one.lottery.weight(index), many.lottery.weight(index));
+        }
+        // The sum of all rates is that of the rates.
+        let sum: f64 = (0..40).map(|index| many.rate_of(index)).sum();
+        assert!(!ends || close(sum, many.rate), "{sum} {}", many.rate);
+        for set in (interval * 9..interval * 9 + 9).map(SetId) {
+            let places: Vec<TargetId> = one.place(set).into_iter().flatten().collect();
+            many.handle_placed(&places);
+        }
+    }
+}
+
+/// A set is placed before this knows that its targets are up again.
+#[test]
+fn time_goes_on_where_no_target_could_be_chosen() {
+    let away = |target: TargetCandidate| TargetCandidate { state: TargetState::Down, ..target };
+    let mut placer = placer(&equal(10).into_iter().map(away).collect::<Vec<_>>(), Tuning::default(), 3);
+    placer.handle_placed(&(0..8).map(TargetId).collect::<Vec<_>>());
+    placer.handle_given_back(&(2..8).map(TargetId).collect::<Vec<_>>());
+    assert!(!placer.can_take(TargetId(0)));
+    placer.handle_members(&equal(10));
+    assert!(placer.can_take(TargetId(0)) && placer.now.is_finite(), "{}", placer.now);
+    assert!(placer.members.iter().all(|member| member.due.is_finite()));
+    let counts = shares(&mut placer, 0..50);
+    assert!(counts.values().all(|count| (38..=42).contains(count)), "{counts:?}");
 }

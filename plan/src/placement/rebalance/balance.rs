@@ -202,9 +202,10 @@ impl Balance {
         let Some(near) = &self.near else { return best };
         let within = set.chunk_bytes as f64 / self.targets[best].total.max(1.0) * KEY_UNIT;
         let others = || Position::placed(set.places).filter(|(other, _)| *other != position);
+        // Where it is not known how far it is, it may be as far as can be.
         let hops = |index: usize| {
-            let to = |(_, id): (Position, TargetId)| near.between(self.targets[index].id, id).map(u64::from);
-            others().filter_map(to).sum()
+            let between = |(_, id): (Position, TargetId)| near.between(self.targets[index].id, id);
+            others().map(|other| u64::from(between(other).unwrap_or(near.torus.farthest()))).sum()
         };
         self.sinks.find_cheapest(has_room, fits, (best, within as Key), hops, TRIES)
     }

@@ -388,3 +388,29 @@ fn of_targets_that_are_as_full_the_nearer_one_gets_the_chunk() {
     assert!(near.1 - 180 < (blind.1 - 180) / 2, "{near:?} and {blind:?}");
     assert!(near.2.iter().all(|count| (39..=41).contains(count)), "{near:?}");
 }
+
+/// It may be anywhere: it gets no chunk for being near, and is no worse than the farthest.
+#[test]
+fn a_target_without_a_place_counts_as_far_away() {
+    use crate::topology::{Places, Torus};
+    let torus: Torus = "9".parse().unwrap();
+    let at = |place: usize| torus.all().nth(place).unwrap();
+    for (third, to) in [(2, 3), (3, 3), (5, 2)] {
+        let of = [(0, 0), (1, 1), (3, third)].map(|(id, place)| (TargetId(id), at(place))).into();
+        let mut targets: Vec<TargetCandidate> = (0..4).map(|id| target(id, 1000 * CHUNK, 1000 * CHUNK, None)).collect();
+        targets[1].state = TargetState::Draining;
+        if third == 5 {
+            // As far as can be: then the emptier one counts, which is the other.
+            targets[3].free -= CHUNK / 2;
+        }
+        let sets = vec![vec![Some(TargetId(0)), Some(TargetId(1))]];
+        let world = World { targets, sets, spare: 1, level: None };
+        let near = Places { torus: torus.clone(), of };
+        let mut balance = Balance::new(&world.targets, None, 0).near(Some(std::sync::Arc::new(near)));
+        world.sets().for_each(|set| balance.count(&set));
+        balance.begin();
+        let mut moves = Vec::new();
+        world.sets().for_each(|set| balance.look(&set, &mut moves));
+        assert_eq!(moves.iter().map(|made| made.to).collect::<Vec<_>>(), [TargetId(to)], "{third}");
+    }
+}

@@ -4,8 +4,8 @@ use super::{Handle, extents_of};
 use crate::port::Port;
 use crate::server::Volume;
 use meta::{
-    AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, Listed, New, Removed, Rename,
-    Result, SetRecord, Time, Totals,
+    AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, DeadStripe, Error, KeyPage, Listed, New, Removed,
+    Rename, Result, SetRecord, Time, Totals,
 };
 use plan::{Extent, Ino, Position, RecordOffset, SetId, TxId};
 use std::ops::Range;
@@ -115,6 +115,14 @@ impl<V: Volume> Port for Handle<V> {
             entry.attributes = self.with_closed_writes(entry.attributes)?;
         }
         Ok(listed)
+    }
+
+    fn list_by_key(&self, parent: Ino, from: &[u8], limit: usize, attribute: &[u8]) -> Result<Option<KeyPage>> {
+        let mut page = self.meta()?.list_by_key(parent, from, limit, attribute)?;
+        for entry in page.iter_mut().flat_map(|page| &mut page.entries) {
+            entry.attributes = self.with_closed_writes(entry.attributes)?;
+        }
+        Ok(page)
     }
 
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<Extent>> {

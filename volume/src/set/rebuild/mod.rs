@@ -5,10 +5,10 @@
 
 mod blocks;
 
+use super::encoded::chunk_headers;
 use super::layout::{SetLayout, can_begin};
 use super::orders::{RebuildOrder, RebuildReport, Wanted};
 use super::reader::StripeAt;
-use super::writer::chunk_headers;
 use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, StripeHeader, Timestamp};
 use crate::target::{Durable, ReadAt, Target, TargetFile, read_to_vec};
 use crate::targets::{Batch, Targets};

@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""A gateway: `s3.py PATH/TO/weft`. Objects of 64 MiB and of 4 KiB are put and got, on a volume of
+rs:4+2 on six directories, and the processor time of the gateway for each is shown. With several
+programs, builds of before and after, they are measured side by side, in turns.
+
+`s3.py PATH/TO/weft --list VOLUME` lists the bucket `b` of a volume that is there instead, page by
+page; the ignored test `pages_of_a_million_keys` of the crate s3 makes one (`WEFT_S3_KEEP=1`)."""
+
+import argparse
+import concurrent.futures
+import datetime
+import hashlib
+import hmac
+import http.client
+import json
+import os
+import re
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+import urllib.parse
+
+LARGE, SMALL = 64 << 20, 4 << 10
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Client:
+    """Requests with Signature Version 4, whose bodies are not signed; a connection for each thread."""
+
+    def __init__(self, address, key, secret):
+        self.address, self.key, self.secret = address, key, secret
+        self.local = threading.local()
+
+    def ask(self, method, path, query="", body=b""):
+        now = datetime.datetime.now(datetime.timezone.utc)
+        date, day = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d")
+        headers = {"host": self.address, "x-amz-content-sha256": "UNSIGNED-PAYLOAD", "x-amz-date": date}
+        names = ";".join(sorted(headers))
+        lines = "".join(f"{name}:{headers[name]}\n" for name in sorted(headers))
+        asked = "\n".join([method, path, query, lines, names, "UNSIGNED-PAYLOAD"])
+        scope = f"{day}/us-east-1/s3/aws4_request"
+        text = "\n".join(["AWS4-HMAC-SHA256", date, scope, hashlib.sha256(asked.encode()).hexdigest()])
+        key = f"AWS4{self.secret}".encode()
+        for part in scope.split("/"):
+            key = hmac.digest(key, part.encode(), "sha256")
+        signature = hmac.new(key, text.encode(), "sha256").hexdigest()
+        credential = f"Credential={self.key}/{scope}, SignedHeaders={names}, Signature={signature}"
+        headers["authorization"] = f"AWS4-HMAC-SHA256 {credential}"
+        if not hasattr(self.local, "connection"):
+            self.local.connection = http.client.HTTPConnection(self.address)
+        connection = self.local.connection
+        connection.request(method, f"{path}?{query}" if query else path, body, headers)
+        answer = connection.getresponse()
+        read = answer.read()
+        if answer.status >= 300:
+            raise SystemExit(f"{method} {path}: {answer.status} {read[:300]}")
+        return read
+
+
+class Server:
+    def __init__(self, name, process, client):
+        self.name, self.process, self.client = name, process, client
+
+    def processor(self):
+        """Seconds that it has computed."""
+        with open(f"/proc/{self.process.pid}/stat") as stat:
+            fields = stat.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def weft(program, place):
+    volume = os.path.join(place, "volume")
+    targets = [os.path.join(place, f"disk{n}") for n in range(6)]
+    for target in targets:
+        os.makedirs(target)
+    subprocess.run([program, "volume", "create", volume, "--code", "rs:4+2", *targets], check=True, stdout=subprocess.DEVNULL)
+    made = subprocess.run([program, "s3", "key", "add", volume, "--json"], check=True, stdout=subprocess.PIPE)
+    return begun(program, volume, json.loads(made.stdout))
+
+
+def begun(program, volume, keys):
+    process = subprocess.Popen([program, "s3", volume, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
+    address = process.stdout.readline().split()[3].rstrip(":")
+    return Server(program, process, Client(address, keys["access_key"], keys["secret_key"]))
+
+
+def measure(server, what, threads, count, size, ask):
+    """Rate and processor time of many requests."""
+    before, begun_at = server.processor(), time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        list(pool.map(ask, range(count)))
+    took, computed = time.monotonic() - begun_at, server.processor() - before
+    moved = count * size
+    return {"server": server.name, "what": what, "mib_s": moved / took / 2**20, "a_second": count / took, "cpu_s_gib": computed / (moved / 2**30)}
+
+
+def side_by_side(servers, rounds, large, small):
+    body = {size: os.urandom(size) for size in (LARGE, SMALL)}
+    for server in servers:
+        server.client.ask("PUT", "/bench")
+    found = []
+    for number in range(rounds):
+        for server in servers:
+            client = server.client
+            for size, name, count, threads in [(LARGE, "64 MiB", large, 2), (SMALL, "4 KiB", small, 16)]:
+                path = f"/bench/{number}-{size}-"
+                put = lambda n: client.ask("PUT", f"{path}{n}", body=body[size])
+                get = lambda n: len(client.ask("GET", f"{path}{n}")) == size or exit("a body is short")
+                for what, ask in [("put", put), ("get", get)]:
+                    one = measure(server, f"{what} {name}", threads, count, size, ask)
+                    found.append({**one, "round": number})
+    for what in dict.fromkeys(one["what"] for one in found):
+        for server in servers:
+            of = [one for one in found if (one["what"], one["server"]) == (what, server.name)]
+            middle = {key: statistics.median(one[key] for one in of) for key in ("mib_s", "a_second", "cpu_s_gib")}
+            print(f"{what:11} {server.name} {middle['mib_s']:8.1f} MiB/s {middle['a_second']:8.1f} a second {middle['cpu_s_gib']:8.2f} CPU seconds per GiB")
+
+
+def pages(server, bucket):
+    """A listing, page by page, as a client that reads the keys sees it."""
+    token, keys, times, begun_at = None, 0, [], time.monotonic()
+    while True:
+        query = "list-type=2&max-keys=1000"
+        if token:
+            query = f"continuation-token={urllib.parse.quote(token, safe='')}&{query}"
+        at = time.monotonic()
+        read = server.client.ask("GET", f"/{bucket}", query).decode()
+        times.append(1000 * (time.monotonic() - at))
+        keys += read.count("<Key>")
+        more = re.search("<NextContinuationToken>(.*?)</NextContinuationToken>", read)
+        if not more:
+            break
+        token = more[1]
+    took = time.monotonic() - begun_at
+    first, ordered = times[0], sorted(times)
+    print(f"{keys} keys in {took:.2f} s; pages: first {first:.1f} ms, median {statistics.median(times):.1f}, 99 % {ordered[len(times) * 99 // 100 - 1]:.1f}, worst {ordered[-1]:.1f}", flush=True)
+
+
+def main():
+    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument("weft", nargs="+", help="builds of weft")
+    words.add_argument("--rounds", type=int, default=3)
+    words.add_argument("--large", type=int, default=8, help="objects of 64 MiB a round")
+    words.add_argument("--small", type=int, default=2000, help="objects of 4 KiB a round")
+    words.add_argument("--list", metavar="VOLUME", help="list the bucket b of this volume, three times")
+    given = words.parse_args()
+    servers = []
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as place:
+        try:
+            if given.list:
+                made = subprocess.run([given.weft[0], "s3", "key", "add", given.list, "--json"], check=True, stdout=subprocess.PIPE)
+                servers.append(begun(given.weft[0], given.list, json.loads(made.stdout)))
+                for _ in range(3):
+                    pages(servers[0], "b")
+                return
+            for number, program in enumerate(given.weft):
+                servers.append(weft(program, os.path.join(place, str(number))))
+            side_by_side(servers, given.rounds, given.large, given.small)
+        finally:
+            for server in servers:
+                server.process.terminate()
+                server.process.wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+//! Multipart uploads. An upload is a directory with one file for each part; its attribute says what
+//! it becomes. Completion shares the stripes of the parts and copies nothing.
+
+use crate::about::{ATTRIBUTE, About, hex, unhex};
+use crate::copy::{To, join};
+use crate::failure::{Error, Result, error, failed, is};
+use crate::home::is_missing;
+use crate::place::{Condition, Objects, answer, now, whole};
+use fs::{Attributes, FileKind, Ino, RenameMode, Time};
+use md5::{Digest, Md5};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The most parts of an upload.
+pub const MAX_PARTS: i32 = 10_000;
+/// How many entries of a directory are asked for at a time.
+const STEP: usize = 1000;
+
+/// What an upload becomes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Upload {
+    /// The bucket.
+    pub bucket: String,
+    /// The key.
+    pub key: String,
+    /// What is kept of the object.
+    pub about: About,
+    /// When it began, in seconds since 1970.
+    pub begun: i64,
+}
+
+/// A part that is there.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// Its file.
+    pub file: Attributes,
+    /// The name of that.
+    pub name: Vec<u8>,
+}
+
+/// Begins an upload, and returns its id.
+pub fn begin(objects: &Objects, bucket: &str, key: &str, about: About) -> Result<String> {
+    objects.bucket(bucket)?;
+    for part in fs::object_name::parts(key) {
+        fs::object_name::name(part).map_err(crate::failure::no_name)?;
+    }
+    let at = now();
+    let mut random = [0; 12];
+    fastrand::fill(&mut random);
+    // The ids of a key are in the order of their beginnings.
+    let id = format!("{:012x}{}", at.seconds, hex(&random));
+    let upload = Upload { bucket: bucket.into(), key: key.into(), about, begun: at.seconds };
+    let stored = serde_json::to_vec(&upload).map_err(|_| error!(InternalError))?;
+    let ino = objects.fs.new_inos(1).map_err(answer)?;
+    let mut directory = whole(ino, objects.home.uploads, id.clone().into_bytes(), About::default(), 0, at);
+    directory.new = crate::home::new(FileKind::Directory, 0o700);
+    directory.attributes = vec![(ATTRIBUTE.to_vec(), stored)];
+    objects.fs.put_files(&[directory]).map_err(answer)?;
+    objects.settle(objects.home.uploads)?;
+    Ok(id)
+}
+
+/// The directory of an upload of this key, and what it becomes.
+///
+/// # Errors
+/// `NoSuchUpload`.
+pub fn find(objects: &Objects, bucket: &str, key: &str, id: &str) -> Result<(Ino, Upload)> {
+    objects.bucket(bucket)?;
+    let is_id = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let found = if is_id { objects.fs.lookup(objects.home.uploads, id.as_bytes()) } else { return Err(gone()) };
+    let directory = match found {
+        Ok(found) => found.ino,
+        Err(error) if is_missing(&error) => return Err(gone()),
+        Err(error) => return Err(failed(&error)),
+    };
+    match upload(objects, directory)? {
+        Some(upload) if upload.bucket == bucket && upload.key == key => Ok((directory, upload)),
+        _ => Err(gone()),
+    }
+}
+
+fn gone() -> Error {
+    error!(NoSuchUpload)
+}
+
+fn upload(objects: &Objects, directory: Ino) -> Result<Option<Upload>> {
+    match objects.fs.attribute(directory, ATTRIBUTE) {
+        Ok(stored) => Ok(serde_json::from_slice(&stored).ok()),
+        Err(error) if is(&error, Errno::NODATA) || is_missing(&error) => Ok(None),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+/// All entries of a directory.
+pub fn entries(objects: &Objects, directory: Ino) -> fs::Result<Vec<(Vec<u8>, Attributes)>> {
+    let (mut all, mut cookie) = (Vec::new(), 0);
+    loop {
+        let listed = objects.fs.list(directory, cookie, STEP)?;
+        let Some(last) = listed.last() else { return Ok(all) };
+        cookie = last.cookie;
+        all.extend(listed.into_iter().map(|entry| (entry.name, entry.attributes)));
+    }
+}
+
+/// A name for a part, which no other one has. Of several uploads of one part, the last counts.
+pub fn part_name(objects: &Objects, number: i32) -> Vec<u8> {
+    [format!("{number:05}-").into_bytes(), objects.unique()].concat()
+}
+
+/// The parts of an upload by number.
+pub fn parts(objects: &Objects, directory: Ino) -> Result<BTreeMap<i32, Part>> {
+    let mut parts = BTreeMap::<i32, Part>::new();
+    for (name, file) in entries(objects, directory).map_err(answer)? {
+        let number = name.get(..5).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+        let Some(number) = number.filter(|_| file.kind == FileKind::File) else { continue };
+        let key = |name: &[u8], time: Time| (time.seconds, time.nanoseconds, name.to_vec());
+        let is_newer =
+            parts.get(&number).is_none_or(|there| key(&there.name, there.file.modified) < key(&name, file.modified));
+        if is_newer {
+            parts.insert(number, Part { file, name });
+        }
+    }
+    Ok(parts)
+}
+
+/// The uploads of a bucket, in order of keys and then of their beginnings: id and what each
+/// becomes.
+pub fn uploads(objects: &Objects, bucket: &str) -> Result<Vec<(String, Upload)>> {
+    objects.bucket(bucket)?;
+    let mut all = Vec::new();
+    for (name, file) in entries(objects, objects.home.uploads).map_err(answer)? {
+        let Ok(id) = String::from_utf8(name) else { continue };
+        if let Some(upload) = upload(objects, file.ino)?.filter(|upload| upload.bucket == bucket) {
+            all.push((id, upload));
+        }
+    }
+    all.sort_by(|a, b| (&a.1.key, &a.0).cmp(&(&b.1.key, &b.0)));
+    Ok(all)
+}
+
+/// Makes the object of the parts that the client lists, by number and ETag. It becomes visible in
+/// one transaction, with all its bytes. Returns its ETag.
+///
+/// # Errors
+/// `InvalidPart`, `InvalidPartOrder`, `PreconditionFailed`, `NoSuchUpload`.
+pub fn complete(
+    objects: &Objects,
+    (bucket, key, id): (&str, &str, &str),
+    wanted: &[(i32, String)],
+    condition: &Condition,
+) -> Result<About> {
+    let (directory, upload) = find(objects, bucket, key, id)?;
+    if wanted.is_empty() {
+        return Err(error!(MalformedXML, "a completion lists one part at least"));
+    }
+    if wanted.windows(2).any(|pair| pair[0].0 >= pair[1].0) {
+        return Err(error!(InvalidPartOrder));
+    }
+    objects.check(condition, objects.find(bucket, key)?.as_ref())?;
+    let there = parts(objects, directory)?;
+    let (mut sources, mut sums) = (Vec::with_capacity(wanted.len()), Vec::with_capacity(16 * wanted.len()));
+    for (number, etag) in wanted {
+        let part = there.get(number).ok_or_else(|| error!(InvalidPart, "part {number} is not there"))?;
+        let about = objects.about(&part.file)?;
+        if about.etag != *etag {
+            return Err(error!(InvalidPart, "part {number} has another ETag"));
+        }
+        sums.extend(unhex(&about.etag).ok_or_else(|| error!(InvalidPart))?);
+        sources.push((part.file.ino, 0..part.file.size));
+    }
+    let etag = format!("{}-{}", hex(&Md5::digest(&sums)), wanted.len());
+    let about = About { etag, ..upload.about };
+    join(objects, &sources, &about, To::Object { bucket, key, condition })?;
+    drop_upload(objects, id)?;
+    Ok(about)
+}
+
+/// Gives up an upload: the sweeper removes its parts.
+pub fn drop_upload(objects: &Objects, id: &str) -> Result<()> {
+    let (uploads, trash) = (objects.home.uploads, objects.home.trash);
+    match objects.fs.rename((uploads, id.as_bytes()), (trash, id.as_bytes()), RenameMode::NoReplace) {
+        Ok(()) => objects.settle(uploads),
+        Err(error) if is_missing(&error) => Ok(()),
+        Err(error) => Err(failed(&error)),
+    }
+}
