@@ -325,11 +325,18 @@ impl Link {
                     self.state.servers.look(turn, proof.opening.number).await;
                 }
                 Err(wire::Error::Remote { status: NOT_HOLDER, .. }) => return failed("no server has the volume open"),
-                Err(wire::Error::Remote { .. }) if session == SessionId::NONE => {
+                // With several servers, another one may be the right one: this may be a server of
+                // another cluster, at a port that was free for a moment.
+                Err(wire::Error::Remote { .. })
+                    if session == SessionId::NONE && !self.is_only() && !self.left(begun).is_zero() =>
+                {
+                    self.state.servers.look(turn, proof.opening.number).await;
+                }
+                Err(wire::Error::Remote { status, .. }) if session == SessionId::NONE => {
                     let address = self.state.servers.address();
                     let why = format!(
-                        "what listens on {address} is not a metadata server, or one of an older version: update \
-                         servers before clients"
+                        "what listens on {address} is not a metadata server, or one of an older version (error \
+                         {status}): update servers before clients"
                     );
                     return Err(Unanswered::Failed(Error::Unavailable(why)));
                 }

@@ -2,7 +2,7 @@
 //! that one. When it does not answer, or says that it does not have the volume, all are asked.
 
 use super::whereabouts::{Holds, Whereabouts};
-use super::{NOT_HOLDER, NOT_UNDERSTOOD, WHO};
+use super::{NOT_HOLDER, WHO};
 use crate::address::{MAX_SERVERS, server};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -196,8 +196,6 @@ async fn ask(client: &Client) -> Says {
     match client.call(WHO, &[], &[], ANSWERS_WITHIN).await {
         Ok(answer) => postcard::from_bytes(&answer.body).map_or(Says::Nothing, Says::Holds),
         Err(Error::Remote { status: NOT_HOLDER, body }) => postcard::from_bytes(&body).map_or(Says::Nothing, Says::Not),
-        // A server of the version before has no standbys.
-        Err(Error::Remote { status: NOT_UNDERSTOOD, .. }) => Says::Holds(Holds::default()),
         Err(_) => Says::Nothing,
     }
 }

@@ -161,6 +161,34 @@ fn a_client_waits_also_where_a_server_has_other_volumes() {
     client.close_volume().unwrap();
 }
 
+/// A server that understands none of these requests.
+struct Stranger(u16);
+
+impl Service for Stranger {
+    async fn call(&self, _request: Request) -> Reply {
+        Reply::error(self.0, Vec::new())
+    }
+}
+
+/// Another program got the port of a server that is down. With several servers, that is no error.
+#[test]
+fn a_client_passes_over_servers_that_do_not_understand_it() {
+    let lab = Lab::new();
+    let holder = lab.open();
+    let right = serve(holder.service());
+    for status in [super::NO_SESSION, super::NOT_UNDERSTOOD, wire::STATUS_PANICKED] {
+        let servers = vec![serve(Arc::new(Stranger(status))), right.clone()];
+        let address = VolumeAddress { servers, volume: "films".into() };
+        let client = connect(&address, "client", OpenOptions::default()).unwrap();
+        make(&client, &format!("file{status}")).unwrap();
+        assert_eq!(crate::command(&address, b"do").unwrap(), b"done");
+        client.close_volume().unwrap();
+    }
+    let only = VolumeAddress { servers: vec![serve(Arc::new(Stranger(9)))], volume: "films".into() };
+    let error = connect(&only, "client", OpenOptions::default()).err().unwrap().to_string();
+    assert!(error.contains("is not a metadata server") && error.contains("(error 9)"), "{error}");
+}
+
 /// Two servers that each believe the other one to have the volume, and none that has it.
 #[test]
 fn a_client_that_is_sent_round_in_circles_says_so() {
