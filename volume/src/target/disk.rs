@@ -10,6 +10,7 @@ use super::open::Open;
 use super::private::{LOST_AND_FOUND, make_private};
 use super::rename::rename_new;
 use super::tags;
+use super::unsynced::Unsynced;
 use super::volume_names::{CHUNKS, JOURNAL, LABEL, SNAPSHOTS, file_of, name_of};
 use super::{Allocation, Durable, Owner, Presence, ReadPart, Space, Target, TargetFile, Wait, timed};
 use crate::{Error, Result, Shown, lock, unpoisoned};
@@ -37,6 +38,7 @@ pub struct Disk {
     directory: File,
     identity: (u64, u64),
     open: Mutex<HashMap<TargetFile, Arc<Open>>>,
+    unsynced: Unsynced,
     given: RwLock<BTreeMap<TargetFile, GivenName>>,
     clock: AtomicU64,
     claim: Mutex<ClaimFile>,
@@ -114,6 +116,7 @@ impl Disk {
             directory,
             identity: (found.dev(), found.ino()),
             open: Mutex::default(),
+            unsynced: Unsynced::default(),
             given: RwLock::default(),
             clock: AtomicU64::new(0),
             claim: Mutex::default(),
@@ -221,7 +224,7 @@ impl Disk {
         let open = Arc::new(Open::new(Arc::new(opened.into()), false, now)?);
         if files.len() >= OPEN_FILES {
             // Keep poisoned files in memory. Close last what only its open handle can still read.
-            let idle = files.iter().filter(|(_, open)| !open.given && !open.poisoned.load(Ordering::Relaxed));
+            let idle = files.iter().filter(|(_, open)| !open.is_needed());
             let age = |open: &Open| (open.unnamed.load(Ordering::Relaxed), open.used.load(Ordering::Relaxed));
             let oldest = idle.min_by_key(|(_, open)| age(open)).map(|(&file, _)| file);
             match oldest {
@@ -279,7 +282,7 @@ impl Disk {
         Ok(())
     }
 
-    fn write_content(&self, file: TargetFile, open: &Open, offset: u64, parts: &[&[u8]]) -> io::Result<()> {
+    fn write_content(&self, file: TargetFile, open: &Arc<Open>, offset: u64, parts: &[&[u8]]) -> io::Result<()> {
         if super::vectored::is_whole_pages(offset, parts)
             && let Some(direct) = self.direct(file, open)
         {
@@ -289,18 +292,26 @@ impl Disk {
                 done => return done,
             }
         }
-        super::write_at(&open.file, offset, parts)
+        super::write_at(&open.file, offset, parts)?;
+        self.unsynced.wrote(file, open, parts.iter().map(|part| part.len() as u64).sum());
+        Ok(())
     }
 
     /// Makes a file durable.
     fn sync_file(&self, file: TargetFile) -> io::Result<()> {
         self.allow(ClaimedChange::Write, file)?;
         let open = self.file(file, false)?;
-        if open.poisoned.load(Ordering::Relaxed) {
-            return Err(io::Error::other("an earlier sync of this file failed"));
-        }
+        self.unsynced.forget(file);
+        // The system reports a failure to one of several syncs only.
+        let _no_write_back = unpoisoned(open.syncing.read());
+        let is_sound = || match open.poisoned.load(Ordering::SeqCst) {
+            true => Err(io::Error::other("an earlier sync of this file failed")),
+            false => Ok(()),
+        };
+        is_sound()?;
         let content = if open.given { open.file.sync_all() } else { open.file.sync_data() };
         let synced = content.and_then(|()| {
+            is_sound()?;
             if !open.named.load(Ordering::Relaxed) {
                 self.sync_names(file)?;
                 open.named.store(true, Ordering::Relaxed);
@@ -315,8 +326,8 @@ impl Disk {
         if synced.is_err() {
             // The system may drop data that it failed to write and report nothing the next time.
             // Reopening the file would hide the error.
-            open.poisoned.store(true, Ordering::Relaxed);
-            self.files().insert(file, open);
+            open.poisoned.store(true, Ordering::SeqCst);
+            self.files().insert(file, open.clone());
         }
         synced
     }
@@ -366,7 +377,11 @@ impl Target for Disk {
     fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>], durable: Durable) -> io::Result<Duration> {
         timed(|| {
             self.write_parts(file, offset, parts)?;
-            if durable == Durable::Now { self.sync_file(file) } else { Ok(()) }
+            if durable == Durable::Now {
+                return self.sync_file(file);
+            }
+            self.unsynced.wait();
+            Ok(())
         })
     }
 
@@ -414,6 +429,8 @@ impl Target for Disk {
         files.remove(&from);
         files.remove(&to);
         drop(files);
+        self.unsynced.forget(from);
+        self.unsynced.forget(to);
         self.sync_names(to)
     }
 
@@ -421,6 +438,7 @@ impl Target for Disk {
         self.allow(ClaimedChange::Remove, file)?;
         let mut files = self.files();
         files.remove(&file);
+        self.unsynced.forget(file);
         match rustix::fs::unlinkat(&self.directory, self.name(file), AtFlags::empty()) {
             Err(Errno::NOENT) => Ok(()),
             done => Ok(done?),

@@ -28,6 +28,7 @@ mod shadow;
 mod tags;
 mod temporary;
 mod traced;
+mod unsynced;
 mod vectored;
 mod volume_names;
 

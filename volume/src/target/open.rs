@@ -2,13 +2,13 @@
 
 use super::records::Records;
 use super::tags;
-use crate::lock;
+use crate::{lock, unpoisoned};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
-use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 /// An open file.
 #[derive(Debug)]
@@ -26,6 +26,10 @@ pub(super) struct Open {
     pub named: AtomicBool,
     /// A sync failed: earlier writes may be lost even if the next sync succeeds.
     pub poisoned: AtomicBool,
+    /// Held by a write-back alone, and by syncs beside one another.
+    pub syncing: RwLock<()>,
+    /// A write-back runs.
+    writing_back: AtomicBool,
     /// Another process removed or replaced the file: once it is closed, it cannot be read.
     pub unnamed: AtomicBool,
     /// What is known of its records, for its attributes.
@@ -47,9 +51,27 @@ impl Open {
             used: AtomicU64::new(used),
             named: AtomicBool::new(given),
             poisoned: AtomicBool::new(false),
+            syncing: RwLock::default(),
+            writing_back: AtomicBool::new(false),
             unnamed: AtomicBool::new(false),
             records: Mutex::new(Records::of_file(found.len())),
         })
+    }
+
+    /// Whether this handle must be kept: another one would not know what this one does.
+    pub fn is_needed(&self) -> bool {
+        self.given || self.poisoned.load(Ordering::SeqCst) || self.writing_back.load(Ordering::SeqCst)
+    }
+
+    /// Writes the file back before its sync, which reports a failure.
+    pub fn write_back(&self) {
+        self.writing_back.store(true, Ordering::SeqCst);
+        let no_sync = unpoisoned(self.syncing.write());
+        if self.file.sync_data().is_err() {
+            self.poisoned.store(true, Ordering::SeqCst);
+        }
+        drop(no_sync);
+        self.writing_back.store(false, Ordering::SeqCst);
     }
 
     /// Describes a chunk as one that gets no more records.
