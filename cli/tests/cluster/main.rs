@@ -11,6 +11,8 @@ mod failover;
 #[path = "../commands/forest.rs"]
 mod forest;
 mod growth;
+#[path = "../commands/handles.rs"]
+mod handles;
 mod hostile;
 mod joining;
 mod lab;

@@ -2,6 +2,7 @@
 //! and what the kernel keeps of files.
 
 use crate::capabilities::Secured;
+use crate::handles;
 use crate::lab::{Cluster, possible};
 use crate::promptly;
 use crate::scratch::{Ended, run, weft};
@@ -81,6 +82,27 @@ fn the_status_of_a_mount_has_what_is_not_committed() {
     let after = said();
     assert!(after["uncommitted_files"] == 0 && after["uncommitted_bytes"] == 0, "{after}");
     assert_eq!(committed(), 100_000);
+}
+
+#[test]
+fn handles_of_files_outlive_a_mount_and_hold_in_others() {
+    if !possible("handles_of_files_outlive_a_mount_and_hold_in_others") {
+        return;
+    }
+    let cluster = Cluster::new("rs:2+1", 3);
+    let (point, runtime) = (cluster.scratch.path.join("m"), cluster.scratch.path.join("run"));
+    let (first, mut next) = (Background::new(&cluster, &point, &runtime), None);
+    handles::outlive(&point, || {
+        run(weft().env("WEFT_RUNTIME_DIR", &runtime).arg("unmount").arg(&point)).good();
+        drop(first);
+        next = Some(Background::new(&cluster, &point, &runtime));
+    });
+    // The client of NFS may be sent to another machine.
+    let elsewhere = cluster.scratch.path.join("elsewhere");
+    let other = Background::new(&cluster, &elsewhere, &runtime);
+    let file = handles::Handle::of(&point.join("a/b/file")).unwrap().open(&elsewhere).unwrap();
+    assert_eq!(std::io::read_to_string(&file).unwrap(), "file");
+    drop((file, other, next));
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod damage;
 mod energy;
 mod few_targets;
 mod forest;
+mod handles;
 mod hostile;
 mod killed;
 mod limits;

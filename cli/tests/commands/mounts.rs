@@ -1,9 +1,9 @@
 //! Mounted volumes: what was synced survives any end of the mount, and commands reach the volume
 //! under it. Skipped, with a word, where nothing can be mounted.
 
-use crate::promptly;
 use crate::scratch::{Ended, noise, run, weft};
 use crate::volumes::Volume;
+use crate::{handles, promptly};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::PathBuf;
@@ -295,6 +295,19 @@ fn times_space_and_syncs_are_as_on_a_local_file_system() {
     let mounted = Mounted::new("rs:2+1", 3);
     promptly::times_space_and_syncs(&mounted.point);
     assert_eq!(mounted.unmount(&[]).status, 0);
+}
+
+#[test]
+fn handles_of_files_outlive_a_mount() {
+    if !possible("handles_of_files_outlive_a_mount") {
+        return;
+    }
+    let mut mounted = Mounted::new("rs:2+1", 3);
+    handles::outlive(&mounted.point.clone(), || {
+        mounted.unmount(&[]).good();
+        mounted.mount(&[]);
+    });
+    mounted.unmount(&[]).good();
 }
 
 /// `umount` returns before the process of the mount has committed and let go of the volume: the

@@ -15,9 +15,8 @@ const MAX_BACKGROUND: u16 = 256;
 /// the processes of one machine are the kernel's business; `DONT_MASK`, since it applies the umask;
 /// `POSIX_ACL`, since there are none; `AUTO_INVAL_DATA`, since no other process changes files;
 /// `NO_OPEN_SUPPORT` and `NO_OPENDIR_SUPPORT`, since files that are open must be known when their
-/// last name goes; `EXPORT_SUPPORT`, since its file handles would have to outlive the mount;
-/// `SPLICE_*`, since fuser does not splice.
-const WANTED: [InitFlags; 11] = [
+/// last name goes; `SPLICE_*`, since fuser does not splice.
+const WANTED: [InitFlags; 12] = [
     // Pages are written back when there are many, in large requests, and small writes cost no
     // request.
     InitFlags::FUSE_WRITEBACK_CACHE,
@@ -30,6 +29,9 @@ const WANTED: [InitFlags; 11] = [
     InitFlags::FUSE_READDIRPLUS_AUTO,
     InitFlags::FUSE_PARALLEL_DIROPS,
     InitFlags::FUSE_CACHE_SYMLINKS,
+    // Servers of NFS and others open files by handle. The kernel asks for `.` and `..` of files
+    // that it has forgotten, or that a mount before it knew: the numbers of files stay.
+    InitFlags::FUSE_EXPORT_SUPPORT,
     // Opening with O_TRUNC is one request instead of two.
     InitFlags::FUSE_ATOMIC_O_TRUNC,
     // Set-user-ID bits go on writes, truncation and chown. When that is the server's job, the

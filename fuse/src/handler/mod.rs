@@ -152,7 +152,7 @@ impl<F: Files> Filesystem for Handler<F> {
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let parent = Ino(parent.0);
-        let found = self.introduce("looking up", parent, |files| files.lookup(parent, name.as_bytes()));
+        let found = self.look_up(parent, name.as_bytes());
         match found {
             Ok(found) => {
                 let (valid, generation) = (self.valid(), self.tell_generation(&found));

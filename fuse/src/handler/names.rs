@@ -24,6 +24,19 @@ impl<F: Files> Handler<F> {
         Ok(found)
     }
 
+    /// Looks a name up. The kernel asks for `.` and `..` when a program opens a file by handle.
+    pub(super) fn look_up(&self, parent: Ino, name: &[u8]) -> Result<Attributes, Errno> {
+        self.introduce("looking up", parent, |files| {
+            let found = match name {
+                b"." => files.attributes(parent)?,
+                b".." => files.attributes(files.parent(parent)?)?,
+                name => return files.lookup(parent, name),
+            };
+            // A file that was removed is no longer found by its handle.
+            if found.links > 0 { Ok(found) } else { Err(fs::Error::NotFound(String::new())) }
+        })
+    }
+
     pub(super) fn make(&self, parent: Ino, name: &[u8], new: &New) -> Result<Attributes, Errno> {
         self.introduce("making a file in", parent, |files| files.make(parent, name, new))
     }
