@@ -3,6 +3,10 @@
 rs:4+2 on six directories, and the processor time of the gateway for each is shown. With several
 programs, builds of before and after, they are measured side by side, in turns.
 
+Peers in the same turns, which `go install` makes: `--minio PATH` (github.com/minio/minio, EC:2 on
+six directories) and `--versitygw PATH` (github.com/versity/versitygw, files of one directory, no
+redundancy).
+
 `s3.py PATH/TO/weft --list VOLUME` lists the bucket `b` of a volume that is there instead, page by
 page; the ignored test `pages_of_a_million_keys` of the crate s3 makes one (`WEFT_S3_KEEP=1`)."""
 
@@ -15,6 +19,7 @@ import http.client
 import json
 import os
 import re
+import socket
 import statistics
 import subprocess
 import tempfile
@@ -86,6 +91,47 @@ def begun(program, volume, keys):
     return Server(program, process, Client(address, keys["access_key"], keys["secret_key"]))
 
 
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def answers(server):
+    """Waits until a peer answers."""
+    for _ in range(600):
+        try:
+            server.client.ask("GET", "/")
+            return server
+        except (OSError, http.client.HTTPException, SystemExit):
+            server.client.local = threading.local()
+            if server.process.poll() is not None:
+                break
+            time.sleep(0.1)
+    server.process.kill()
+    raise SystemExit(f"{server.name} does not answer")
+
+
+def minio(program, place):
+    disks = [os.path.join(place, f"disk{n}") for n in range(6)]
+    for disk in disks:
+        os.makedirs(disk)
+    address, console = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+    # Without the last word it refuses directories on the disk of the system.
+    words = {"MINIO_ROOT_USER": "bench", "MINIO_ROOT_PASSWORD": "bench-secret", "MINIO_STORAGE_CLASS_STANDARD": "EC:2", "MINIO_CI_CD": "1"}
+    command = [program, "server", "--quiet", "--address", address, "--console-address", console, *disks]
+    process = subprocess.Popen(command, env={**os.environ, **words}, stdout=subprocess.DEVNULL)
+    return answers(Server("minio", process, Client(address, "bench", "bench-secret")))
+
+
+def versitygw(program, place):
+    directory, address = os.path.join(place, "files"), f"127.0.0.1:{free_port()}"
+    os.makedirs(directory)
+    command = [program, "--access", "bench", "--secret", "bench-secret", "--port", address, "--quiet", "posix", directory]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    return answers(Server("versitygw", process, Client(address, "bench", "bench-secret")))
+
+
 def measure(server, what, threads, count, size, ask):
     """Rate and processor time of many requests."""
     before, begun_at = server.processor(), time.monotonic()
@@ -141,6 +187,8 @@ def pages(server, bucket):
 def main():
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("weft", nargs="+", help="builds of weft")
+    words.add_argument("--minio", metavar="PATH", help="MinIO beside it")
+    words.add_argument("--versitygw", metavar="PATH", help="Versity's gateway beside it")
     words.add_argument("--rounds", type=int, default=3)
     words.add_argument("--large", type=int, default=8, help="objects of 64 MiB a round")
     words.add_argument("--small", type=int, default=2000, help="objects of 4 KiB a round")
@@ -157,6 +205,9 @@ def main():
                 return
             for number, program in enumerate(given.weft):
                 servers.append(weft(program, os.path.join(place, str(number))))
+            for begin, program in ((minio, given.minio), (versitygw, given.versitygw)):
+                if program:
+                    servers.append(begin(program, os.path.join(place, begin.__name__)))
             side_by_side(servers, given.rounds, given.large, given.small)
         finally:
             for server in servers:
