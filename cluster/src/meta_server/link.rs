@@ -330,13 +330,16 @@ impl Link {
                 Err(wire::Error::Remote { .. })
                     if session == SessionId::NONE && !self.is_only() && !self.left(begun).is_zero() =>
                 {
+                    // The server that has the volume may be the one that answers so.
+                    tokio::time::sleep(RETRY_PAUSE).await;
                     self.state.servers.look(turn, proof.opening.number).await;
                 }
                 Err(wire::Error::Remote { status, .. }) if session == SessionId::NONE => {
+                    let nobody = if self.is_only() { "" } else { "no metadata server answers; " };
                     let address = self.state.servers.address();
                     let why = format!(
-                        "what listens on {address} is not a metadata server, or one of an older version (error \
-                         {status}): update servers before clients"
+                        "{nobody}what listens on {address} is not a metadata server, or one of an older version \
+                         (error {status}): update servers before clients"
                     );
                     return Err(Unanswered::Failed(Error::Unavailable(why)));
                 }
@@ -521,6 +524,12 @@ pub fn command(address: &VolumeAddress, command: &[u8]) -> fs::Result<Vec<u8>> {
         match client.call_blocking(COMMAND, command, &[], COMMAND_DEADLINE) {
             Err(wire::Error::Remote { status: NOT_HOLDER, body }) if begun.elapsed() < COMMAND_TIMEOUT => {
                 servers.is_not_holder(turn, &postcard::from_bytes(&body).unwrap_or_default());
+                crate::runtime().block_on(servers.look(turn, 0));
+            }
+            // A server of something else did nothing.
+            Err(wire::Error::Remote { status: NO_SESSION | NOT_UNDERSTOOD, .. })
+                if servers.are_several() && begun.elapsed() < COMMAND_TIMEOUT =>
+            {
                 crate::runtime().block_on(servers.look(turn, 0));
             }
             // The server may be about to start. Repeat only a command that was not sent: one that

@@ -7,11 +7,13 @@ use super::parallel::{for_each, run, thread_count};
 use super::rows::Rows;
 use super::source::{Source, Stripe};
 use crate::format::{FormatError, HEADER_BYTES, Header, Layout, MIN_BLOCK_BYTES, ObjectId, RecordHeader, Timestamp};
-use crate::target::{Directory, FileName, Lock, Temporary, fragment_file_name, open_regular, read_at, stem};
+use crate::target::{
+    Directory, FileName, Lock, Temporary, begin_write_back, fragment_file_name, open_regular, read_at, stem,
+};
 use crate::{Control, Error, Result};
 use ec::Code;
 use plan::{Position, SetId};
-use rustix::fs::{Advice, FlockOperation, fadvise, flock};
+use rustix::fs::{FlockOperation, flock};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
@@ -281,9 +283,7 @@ impl<'a> StripeWriter<'a> {
 fn start_writeback(fragment: &Temporary, offset: u64, length: u64) {
     let end = (offset + length) / WRITEBACK_BYTES * WRITEBACK_BYTES;
     if end > offset {
-        let start = end - WRITEBACK_BYTES;
-        // For pages that are not on disk yet this advice begins to write them and keeps them.
-        let _ = fadvise(fragment.file(), start, std::num::NonZeroU64::new(WRITEBACK_BYTES), Advice::DontNeed);
+        begin_write_back(fragment.file(), end - WRITEBACK_BYTES..end);
     }
 }
 

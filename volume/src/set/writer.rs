@@ -20,13 +20,16 @@ use plan::{Position, RecordOffset, StripeSeq, TargetId};
 use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// If all targets are local, one thread writes blocks up to this size one after the other. Longer
 /// blocks go to all targets at the same time.
 const SMALL_BLOCK: usize = 16 << 10;
+/// They do so, too, after a stripe that took longer than this: a target is slow, and one thread
+/// would wait for it while the others get nothing.
+const SLOW_STRIPE: Duration = Duration::from_millis(50);
 /// A Master that was silent for longer than this does not get its own block, either.
 const HANGING_AFTER: Duration = Duration::from_secs(1);
 /// How long to wait for a Master: the lower limit while Masters are quick, the upper one while all
@@ -77,6 +80,8 @@ pub struct SetWriter {
     created: Timestamp,
     need: usize,
     remote: bool,
+    /// The last stripe took long.
+    is_slow: AtomicBool,
     next: Mutex<u32>,
     failures: Mutex<Failures>,
     /// The number of stripes that were written, and how many of them are durable.
@@ -106,6 +111,7 @@ impl SetWriter {
         let is_remote = |id: &TargetId| targets.get(*id).is_some_and(|target| target.is_remote());
         Self {
             remote: layout.places.iter().flatten().any(is_remote),
+            is_slow: AtomicBool::new(false),
             need: blocks_needed(&layout.places, layout.code.shape().k, layout.code.tolerates(), spare),
             targets,
             pool,
@@ -431,7 +437,7 @@ impl SetWriter {
         let layout = &self.layout;
         let there = Position::placed(&layout.places).filter(|(position, _)| !missing.contains(position));
         let places: Vec<(Position, TargetId)> = there.collect();
-        let in_turn = encoded.block <= SMALL_BLOCK && !self.remote;
+        let in_turn = encoded.block <= SMALL_BLOCK && !self.remote && !self.is_slow.load(Ordering::Relaxed);
         let done = if in_turn {
             let (encoded, set) = (encoded.clone(), layout.set);
             let write = move |position, target: &dyn Target| {
@@ -451,6 +457,7 @@ impl SetWriter {
             batch.wait_for_most(&self.targets, self.enough(), self.need)
         };
         let took = begun.elapsed();
+        self.is_slow.store(took > SLOW_STRIPE, Ordering::Relaxed);
         let (missing, slave) = self.settle(known, done, record, encoded.header_bytes + encoded.block, in_turn)?;
         Ok(Sent { missing, took, slave })
     }

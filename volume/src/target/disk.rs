@@ -223,14 +223,7 @@ impl Disk {
         };
         let open = Arc::new(Open::new(Arc::new(opened.into()), false, now)?);
         if files.len() >= OPEN_FILES {
-            // Keep poisoned files in memory. Close last what only its open handle can still read.
-            let idle = files.iter().filter(|(_, open)| !open.is_needed());
-            let age = |open: &Open| (open.unnamed.load(Ordering::Relaxed), open.used.load(Ordering::Relaxed));
-            let oldest = idle.min_by_key(|(_, open)| age(open)).map(|(&file, _)| file);
-            match oldest {
-                Some(oldest) => _ = files.remove(&oldest),
-                None => return Err(io::Error::other("syncs of too many files failed on this target")),
-            }
+            close_oldest(&mut files)?;
         }
         files.insert(file, open.clone());
         Ok(open)
@@ -270,31 +263,40 @@ impl Disk {
         }
     }
 
-    /// Writes; the next sync makes it durable.
-    fn write_parts(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
+    /// Writes; the next sync makes it durable. Returns the file if it went into the page cache.
+    fn write_parts(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<Option<Arc<Open>>> {
         self.allow(ClaimedChange::Write, file)?;
         let open = self.file(file, true)?;
         let parts: Vec<&[u8]> = parts.iter().map(|part| &**part).filter(|part| !part.is_empty()).collect();
-        self.write_content(file, &open, offset, &parts)?;
+        let is_direct = self.write_content(file, &open, offset, &parts)?;
         if let (TargetFile::Chunk { .. } | TargetFile::NewChunk { .. }, Some(first)) = (file, parts.first()) {
             open.wrote(offset, first);
         }
-        Ok(())
+        Ok(Some(open).filter(|_| !is_direct))
     }
 
-    fn write_content(&self, file: TargetFile, open: &Arc<Open>, offset: u64, parts: &[&[u8]]) -> io::Result<()> {
+    /// Returns whether it went past the page cache.
+    fn write_content(&self, file: TargetFile, open: &Open, offset: u64, parts: &[&[u8]]) -> io::Result<bool> {
         if super::vectored::is_whole_pages(offset, parts)
             && let Some(direct) = self.direct(file, open)
         {
             match super::write_at(direct, offset, parts) {
                 // Some file systems report only now that they do not support it.
                 Err(why) if why.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {}
-                done => return done,
+                done => return done.map(|()| true),
             }
         }
         super::write_at(&open.file, offset, parts)?;
-        self.unsynced.wrote(file, open, parts.iter().map(|part| part.len() as u64).sum());
-        Ok(())
+        Ok(false)
+    }
+
+    /// A write went into the page cache. Encoders of single files write back themselves, and the
+    /// metadata is synced soon.
+    fn is_unsynced(&self, file: TargetFile, open: &Arc<Open>, range: Range<u64>) {
+        if matches!(file, TargetFile::Chunk { .. } | TargetFile::NewChunk { .. }) && !open.given {
+            self.unsynced.wrote(file, open, range);
+            self.unsynced.wait();
+        }
     }
 
     /// Makes a file durable.
@@ -304,14 +306,10 @@ impl Disk {
         self.unsynced.forget(file);
         // The system reports a failure to one of several syncs only.
         let _no_write_back = unpoisoned(open.syncing.read());
-        let is_sound = || match open.poisoned.load(Ordering::SeqCst) {
-            true => Err(io::Error::other("an earlier sync of this file failed")),
-            false => Ok(()),
-        };
-        is_sound()?;
+        open.is_sound()?;
         let content = if open.given { open.file.sync_all() } else { open.file.sync_data() };
         let synced = content.and_then(|()| {
-            is_sound()?;
+            open.is_sound()?;
             if !open.named.load(Ordering::Relaxed) {
                 self.sync_names(file)?;
                 open.named.store(true, Ordering::Relaxed);
@@ -323,10 +321,9 @@ impl Disk {
                 None => Err(io::Error::new(io::ErrorKind::NotFound, "the file was removed while it was in use")),
             }
         });
-        if synced.is_err() {
-            // The system may drop data that it failed to write and report nothing the next time.
+        if let Err(why) = &synced {
+            open.poison(why);
             // Reopening the file would hide the error.
-            open.poisoned.store(true, Ordering::SeqCst);
             self.files().insert(file, open.clone());
         }
         synced
@@ -363,6 +360,28 @@ impl Disk {
     }
 }
 
+/// Closes the file that was used the longest time ago. Files whose handle is needed stay, and one
+/// that is in use: its user may be about to need the handle.
+fn close_oldest(files: &mut HashMap<TargetFile, Arc<Open>>) -> io::Result<()> {
+    let idle = files.iter().filter(|(_, open)| !open.is_needed() && Arc::strong_count(open) == 1);
+    // Close last what only its open handle can still read.
+    let age = |open: &Open| (open.unnamed.load(Ordering::Relaxed), open.used.load(Ordering::Relaxed));
+    let Some(oldest) = idle.min_by_key(|(_, open)| age(open)).map(|(&file, _)| file) else {
+        return match files.values().all(|open| !open.given && open.is_sound().is_err()) {
+            true => Err(io::Error::other("syncs of too many files failed on this target")),
+            false => Ok(()),
+        };
+    };
+    // A write-back may have begun meanwhile, and even ended. One that begins now finds it closed.
+    let kept = match files.remove(&oldest).map(Arc::try_unwrap) {
+        Some(Err(used)) => Some(used),
+        Some(Ok(open)) if open.is_needed() => Some(Arc::new(open)),
+        _ => None,
+    };
+    kept.map(|kept| files.insert(oldest, kept));
+    Ok(())
+}
+
 impl Disk {
     /// Reads what is in the page cache; None if not all of it is.
     fn read_cached(&self, file: TargetFile, parts: &mut [ReadPart<'_>]) -> Option<()> {
@@ -376,11 +395,12 @@ impl Disk {
 impl Target for Disk {
     fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>], durable: Durable) -> io::Result<Duration> {
         timed(|| {
-            self.write_parts(file, offset, parts)?;
+            let cached = self.write_parts(file, offset, parts)?;
             if durable == Durable::Now {
                 return self.sync_file(file);
             }
-            self.unsynced.wait();
+            let bytes: usize = parts.iter().map(|part| part.len()).sum();
+            cached.inspect(|open| self.is_unsynced(file, open, offset..offset + bytes as u64));
             Ok(())
         })
     }

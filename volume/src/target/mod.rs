@@ -55,5 +55,6 @@ pub use shadow::Shadow;
 pub use tags::{ChunkTags, fragment_tags};
 pub use temporary::Temporary;
 pub use traced::{Cost, Trace, Traced};
+pub(crate) use unsynced::begin_write_back;
 pub(crate) use vectored::{read_at, read_cached_parts, read_parts, write_at};
 pub(crate) use volume_names::chunk_of_name;

@@ -2,7 +2,7 @@
 
 use super::records::Records;
 use super::tags;
-use crate::{lock, unpoisoned};
+use crate::lock;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -24,8 +24,8 @@ pub(super) struct Open {
     /// Its name is durable. Unknown for an existing file: its creator may have died before the
     /// sync.
     pub named: AtomicBool,
-    /// A sync failed: earlier writes may be lost even if the next sync succeeds.
-    pub poisoned: AtomicBool,
+    /// A sync failed, for this reason: earlier writes may be lost even if the next sync succeeds.
+    failed: OnceLock<(io::ErrorKind, String)>,
     /// Held by a write-back alone, and by syncs beside one another.
     pub syncing: RwLock<()>,
     /// A write-back runs.
@@ -50,7 +50,7 @@ impl Open {
             direct: OnceLock::new(),
             used: AtomicU64::new(used),
             named: AtomicBool::new(given),
-            poisoned: AtomicBool::new(false),
+            failed: OnceLock::new(),
             syncing: RwLock::default(),
             writing_back: AtomicBool::new(false),
             unnamed: AtomicBool::new(false),
@@ -58,20 +58,41 @@ impl Open {
         })
     }
 
-    /// Whether this handle must be kept: another one would not know what this one does.
-    pub fn is_needed(&self) -> bool {
-        self.given || self.poisoned.load(Ordering::SeqCst) || self.writing_back.load(Ordering::SeqCst)
+    /// A sync failed. The system may drop data that it failed to write and report nothing the next
+    /// time.
+    pub fn poison(&self, why: &io::Error) {
+        let _ = self.failed.set((why.kind(), why.to_string()));
     }
 
-    /// Writes the file back before its sync, which reports a failure.
-    pub fn write_back(&self) {
+    /// Whether no sync failed.
+    ///
+    /// # Errors
+    /// As that sync.
+    pub fn is_sound(&self) -> io::Result<()> {
+        let failed = |(kind, why): &(io::ErrorKind, String)| {
+            Err(io::Error::new(*kind, format!("an earlier sync of this file failed: {why}")))
+        };
+        self.failed.get().map_or(Ok(()), failed)
+    }
+
+    /// Whether this handle must be kept: another one would not know what this one does.
+    pub fn is_needed(&self) -> bool {
+        // A write-back that fails says so before it ends.
+        self.given || self.writing_back.load(Ordering::SeqCst) || self.is_sound().is_err()
+    }
+
+    /// Writes the file back before its sync, which reports a failure. Returns false if a sync does
+    /// that now.
+    pub fn write_back(&self) -> bool {
         self.writing_back.store(true, Ordering::SeqCst);
-        let no_sync = unpoisoned(self.syncing.write());
-        if self.file.sync_data().is_err() {
-            self.poisoned.store(true, Ordering::SeqCst);
+        let free = self.syncing.try_write();
+        if free.is_ok()
+            && let Err(why) = self.file.sync_data()
+        {
+            self.poison(&why);
         }
-        drop(no_sync);
         self.writing_back.store(false, Ordering::SeqCst);
+        free.is_ok()
     }
 
     /// Describes a chunk as one that gets no more records.

@@ -6,7 +6,11 @@
 use super::TargetFile;
 use super::open::Open;
 use crate::{lock, unpoisoned};
+use rustix::fs::{Advice, fadvise};
 use std::collections::HashMap;
+use std::fs::File;
+use std::num::NonZeroU64;
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -18,6 +22,8 @@ const WRITE_BACK_TIME: Duration = Duration::from_millis(200);
 const FIRST_BYTES: u64 = 4 << 20;
 const MIN_BYTES: u64 = 1 << 20;
 const MAX_BYTES: u64 = 64 << 20;
+/// How long the end of the thread is waited for.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What is unsynced.
 #[derive(Debug, Default)]
@@ -26,14 +32,13 @@ pub(super) struct Unsynced(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Something was written back.
+    /// There is less of it, or the thread ended.
     less: Condvar,
 }
 
 #[derive(Debug)]
 struct State {
-    /// By file. Files that are no longer open do not stay so because of this.
-    files: HashMap<TargetFile, (Weak<Open>, u64)>,
+    files: HashMap<TargetFile, Written>,
     bytes: u64,
     /// What is on its way to the disk.
     leaving: u64,
@@ -41,20 +46,35 @@ struct State {
     part: u64,
     /// The thread runs.
     running: bool,
+    /// The disk is not used any more.
+    closed: bool,
+}
+
+/// What was written to a file. A file that is no longer open does not stay so because of this.
+#[derive(Debug, Default)]
+struct Written {
+    open: Weak<Open>,
+    bytes: u64,
+    range: Range<u64>,
 }
 
 impl Default for State {
     fn default() -> Self {
-        Self { files: HashMap::new(), bytes: 0, leaving: 0, part: FIRST_BYTES, running: false }
+        Self { files: HashMap::new(), bytes: 0, leaving: 0, part: FIRST_BYTES, running: false, closed: false }
     }
 }
 
 impl Unsynced {
     /// Counts a write.
-    pub fn wrote(&self, file: TargetFile, open: &Arc<Open>, bytes: u64) {
+    pub fn wrote(&self, file: TargetFile, open: &Arc<Open>, range: Range<u64>) {
         let mut state = lock(&self.0.state);
+        let bytes = range.end - range.start;
         state.bytes += bytes;
-        state.files.entry(file).or_insert_with(|| (Arc::downgrade(open), 0)).1 += bytes;
+        let written = state.files.entry(file).or_insert_with(|| Written { range: range.clone(), ..Written::default() });
+        // It may have been closed and opened again.
+        written.open = Arc::downgrade(open);
+        written.bytes += bytes;
+        written.range = written.range.start.min(range.start)..written.range.end.max(range.end);
         if state.bytes >= state.part && !state.running {
             let shared = self.0.clone();
             let begun = std::thread::Builder::new().name("write-back".into()).spawn(move || shared.write_back());
@@ -66,8 +86,9 @@ impl Unsynced {
     /// The file is about to be synced, or is gone.
     pub fn forget(&self, file: TargetFile) {
         let mut state = lock(&self.0.state);
-        if let Some((_, bytes)) = state.files.remove(&file) {
-            state.bytes -= bytes;
+        if let Some(written) = state.files.remove(&file) {
+            state.bytes -= written.bytes;
+            self.0.less.notify_all();
         }
     }
 
@@ -78,43 +99,76 @@ impl Unsynced {
     }
 }
 
-impl Shared {
-    /// Writes files back while there is enough.
-    fn write_back(&self) {
-        loop {
-            let (files, bytes) = {
-                let mut state = lock(&self.state);
-                if state.bytes < state.part {
-                    state.running = false;
-                    self.less.notify_all();
-                    return;
-                }
-                state.leaving = std::mem::take(&mut state.bytes);
-                (std::mem::take(&mut state.files), state.leaving)
-            };
-            let begun = Instant::now();
-            for (open, bytes) in files.into_values() {
-                open.upgrade().inspect(|open| open.write_back());
-                lock(&self.state).leaving -= bytes;
-                self.less.notify_all();
-            }
-            lock(&self.state).part = part(bytes, begun.elapsed());
-        }
+impl Drop for Unsynced {
+    /// Nothing holds files of the disk open after it. One that hangs is not waited for.
+    fn drop(&mut self) {
+        let mut state = lock(&self.0.state);
+        state.closed = true;
+        drop(unpoisoned(self.0.less.wait_timeout_while(state, CLOSE_TIMEOUT, |state| state.running)));
     }
 }
 
-/// How much to write back at once on a disk that wrote this many bytes in this time.
-fn part(bytes: u64, took: Duration) -> u64 {
+impl Shared {
+    /// Writes files back while there is enough.
+    fn write_back(&self) {
+        while let Some(files) = self.take() {
+            let begun = Instant::now();
+            // All are on their way to the disk before the first one is waited for, and one commit
+            // of the file system is enough for all.
+            let open: Vec<(u64, Option<Arc<Open>>)> =
+                files.into_values().map(|written| (written.bytes, begin(written))).collect();
+            let mut done = 0;
+            for (bytes, open) in open {
+                let closed = lock(&self.state).closed;
+                if open.is_some_and(|open| !closed && open.write_back()) {
+                    done += bytes;
+                }
+                lock(&self.state).leaving -= bytes;
+                self.less.notify_all();
+            }
+            let mut state = lock(&self.state);
+            state.part = part(done, begun.elapsed(), state.part);
+        }
+    }
+
+    /// What to write back now. None ends the thread.
+    fn take(&self) -> Option<HashMap<TargetFile, Written>> {
+        let mut state = lock(&self.state);
+        if state.bytes < state.part || state.closed {
+            state.running = false;
+            self.less.notify_all();
+            return None;
+        }
+        state.leaving = std::mem::take(&mut state.bytes);
+        Some(std::mem::take(&mut state.files))
+    }
+}
+
+/// Begins to write a file back, if it is still open.
+fn begin(written: Written) -> Option<Arc<Open>> {
+    let open = written.open.upgrade()?;
+    begin_write_back(&open.file, written.range);
+    Some(open)
+}
+
+/// Begins to write a part of a file back, and waits for nothing.
+pub(crate) fn begin_write_back(file: &File, range: Range<u64>) {
+    // For pages that are not on the disk this advice begins to write them and keeps them.
+    let _ = fadvise(file, range.start, NonZeroU64::new(range.end - range.start), Advice::DontNeed);
+}
+
+/// How much to write back at once on a disk that wrote this many bytes in this time, after
+/// `before`. It grows slowly: the disk may have written some of it before.
+fn part(bytes: u64, took: Duration, before: u64) -> u64 {
     let speed = bytes as f64 / took.as_secs_f64().max(1e-6);
-    ((speed * WRITE_BACK_TIME.as_secs_f64()) as u64).clamp(MIN_BYTES, MAX_BYTES)
+    let part = if bytes > 0 { (speed * WRITE_BACK_TIME.as_secs_f64()) as u64 } else { before };
+    part.min(2 * before).clamp(MIN_BYTES, MAX_BYTES)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use plan::{Position, SetId};
-    use std::fs::File;
-    use std::sync::atomic::Ordering;
 
     fn file(set: u64) -> TargetFile {
         TargetFile::Chunk { set: SetId(set), position: Position(0) }
@@ -122,40 +176,70 @@ mod tests {
 
     #[test]
     fn a_part_is_what_the_disk_writes_in_a_moment() {
-        assert_eq!(part(16 << 20, Duration::from_secs(1)), (16 << 20) / 5);
-        assert_eq!(part(16 << 20, Duration::from_secs(60)), MIN_BYTES);
-        assert_eq!(part(16 << 20, Duration::ZERO), MAX_BYTES);
+        let second = Duration::from_secs(1);
+        assert_eq!(part(16 << 20, second, 4 << 20), (16 << 20) / 5);
+        assert_eq!(part(16 << 20, 60 * second, 4 << 20), MIN_BYTES);
+        assert_eq!(part(16 << 20, Duration::ZERO, 4 << 20), 8 << 20);
+        assert_eq!(part(16 << 20, Duration::ZERO, 60 << 20), MAX_BYTES);
+        assert_eq!(part(0, second, 4 << 20), 4 << 20);
     }
 
-    /// The disk is slow for as long as a lock is held. Then it refuses to sync, which a later sync
-    /// reports.
-    #[test]
-    fn writers_wait_for_a_disk_that_is_far_behind() {
-        let open = Arc::new(Open::new(Arc::new(File::open("/dev/null").unwrap()), false, 0).unwrap());
-        let (unsynced, slow) = (Unsynced::default(), open.syncing.read().unwrap());
-        unsynced.wrote(file(0), &open, 2 * FIRST_BYTES);
-        std::thread::scope(|scope| {
-            let waits = scope.spawn(|| unsynced.wait());
-            while lock(&unsynced.0.state).leaving == 0 {
-                std::thread::yield_now();
-            }
-            assert!(open.is_needed() && !waits.is_finished());
-            drop(slow);
-        });
-        while lock(&unsynced.0.state).running {
+    fn open() -> Arc<Open> {
+        Arc::new(Open::new(Arc::new(File::open("/dev/null").unwrap()), false, 0).unwrap())
+    }
+
+    fn until(is_so: impl Fn() -> bool) {
+        while !is_so() {
             std::thread::yield_now();
         }
+    }
+
+    /// Writers wait while the thread does not come back from the disk, and no longer.
+    #[test]
+    fn writers_wait_for_a_disk_that_is_far_behind() {
+        let unsynced = Unsynced::default();
+        {
+            let mut state = lock(&unsynced.0.state);
+            (state.running, state.bytes) = (true, 2 * FIRST_BYTES);
+        }
+        assert!(unsynced.0.take().is_some());
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| unsynced.wait());
+            let waited = !waits.is_finished();
+            lock(&unsynced.0.state).leaving -= FIRST_BYTES;
+            unsynced.0.less.notify_all();
+            assert!(waited);
+        });
+        assert!(unsynced.0.take().is_none() && !lock(&unsynced.0.state).running);
+    }
+
+    /// This file cannot be synced, which its next sync is to report.
+    #[test]
+    fn a_write_back_that_fails_is_remembered() {
+        let (open, unsynced) = (open(), Unsynced::default());
+        unsynced.wrote(file(0), &open, 0..FIRST_BYTES);
+        until(|| !lock(&unsynced.0.state).running);
         let state = lock(&unsynced.0.state);
-        assert_eq!((state.bytes, state.leaving, state.files.len(), state.part), (0, 0, 0, MAX_BYTES));
-        assert!(open.poisoned.load(Ordering::SeqCst));
+        assert_eq!((state.bytes, state.leaving, state.files.len()), (0, 0, 0));
+        assert_eq!(open.is_sound().unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
+    }
+
+    /// What a sync writes need not be written back.
+    #[test]
+    fn a_file_that_is_being_synced_is_left_out() {
+        let (open, unsynced) = (open(), Unsynced::default());
+        let sync = open.syncing.read().unwrap();
+        unsynced.wrote(file(0), &open, 0..FIRST_BYTES);
+        until(|| !lock(&unsynced.0.state).running);
+        open.is_sound().unwrap();
+        drop(sync);
     }
 
     #[test]
     fn what_is_synced_does_not_count() {
-        let open = Arc::new(Open::new(Arc::new(File::open("/dev/null").unwrap()), false, 0).unwrap());
-        let unsynced = Unsynced::default();
+        let (open, unsynced) = (open(), Unsynced::default());
         for set in 0..1000 {
-            unsynced.wrote(file(set), &open, FIRST_BYTES - 1);
+            unsynced.wrote(file(set), &open, 0..FIRST_BYTES - 1);
             unsynced.forget(file(set));
             unsynced.wait();
         }
