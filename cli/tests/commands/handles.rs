@@ -56,7 +56,12 @@ pub fn outlive(point: &Path, mount_again: impl FnOnce()) {
     let inodes = paths.map(|path| inode(&File::open(path).unwrap()));
     let [file, below, above, removed] = handles;
     // All in the cache of the kernel, then none.
-    assert_eq!(inode(&file.open(point).unwrap()), inodes[0]);
+    match file.open(point) {
+        Err(why) if why.raw_os_error() == Some(libc::EPERM) => {
+            return eprintln!("opening by handle is skipped: it takes CAP_DAC_READ_SEARCH");
+        }
+        opened => assert_eq!(inode(&opened.unwrap()), inodes[0]),
+    }
     mount_again();
     let opened = file.open(point).unwrap();
     assert_eq!((io::read_to_string(&opened).unwrap(), inode(&opened)), ("file".into(), inodes[0]));

@@ -530,6 +530,7 @@ pub fn command(address: &VolumeAddress, command: &[u8]) -> fs::Result<Vec<u8>> {
             Err(wire::Error::Remote { status: NO_SESSION | NOT_UNDERSTOOD, .. })
                 if servers.are_several() && begun.elapsed() < COMMAND_TIMEOUT =>
             {
+                std::thread::sleep(RETRY_PAUSE);
                 crate::runtime().block_on(servers.look(turn, 0));
             }
             // The server may be about to start. Repeat only a command that was not sent: one that

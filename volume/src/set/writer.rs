@@ -437,7 +437,8 @@ impl SetWriter {
         let layout = &self.layout;
         let there = Position::placed(&layout.places).filter(|(position, _)| !missing.contains(position));
         let places: Vec<(Position, TargetId)> = there.collect();
-        let in_turn = encoded.block <= SMALL_BLOCK && !self.remote && !self.is_slow.load(Ordering::Relaxed);
+        let is_small = encoded.block <= SMALL_BLOCK && !self.remote;
+        let in_turn = is_small && !self.is_slow.load(Ordering::Relaxed);
         let done = if in_turn {
             let (encoded, set) = (encoded.clone(), layout.set);
             let write = move |position, target: &dyn Target| {
@@ -453,8 +454,12 @@ impl SetWriter {
                 });
             }
             // A late target gets no more stripes of this set, and the blocks that it misses are
-            // rebuilt. A record that arrives later has the right content.
-            batch.wait_for_most(&self.targets, self.enough(), self.need)
+            // rebuilt. A record that arrives later has the right content. Small blocks are no
+            // measure of lateness.
+            match is_small {
+                true => batch.wait(&self.targets),
+                false => batch.wait_for_most(&self.targets, self.enough(), self.need),
+            }
         };
         let took = begun.elapsed();
         self.is_slow.store(took > SLOW_STRIPE, Ordering::Relaxed);

@@ -221,10 +221,9 @@ impl Disk {
             }
             opened => opened?,
         };
-        let open = Arc::new(Open::new(Arc::new(opened.into()), false, now)?);
-        if files.len() >= OPEN_FILES {
-            close_oldest(&mut files)?;
-        }
+        let is_chunk = matches!(file, TargetFile::Chunk { .. });
+        let open = Arc::new(Open::new(Arc::new(opened.into()), false, now)?.of_chunk(is_chunk));
+        while files.len() >= OPEN_FILES && close_oldest(&mut files)? {}
         files.insert(file, open.clone());
         Ok(open)
     }
@@ -307,8 +306,7 @@ impl Disk {
         // The system reports a failure to one of several syncs only.
         let _no_write_back = unpoisoned(open.syncing.read());
         open.is_sound()?;
-        let content = if open.given { open.file.sync_all() } else { open.file.sync_data() };
-        let synced = content.and_then(|()| {
+        let synced = open.sync_content().and_then(|()| {
             open.is_sound()?;
             if !open.named.load(Ordering::Relaxed) {
                 self.sync_names(file)?;
@@ -321,12 +319,7 @@ impl Disk {
                 None => Err(io::Error::new(io::ErrorKind::NotFound, "the file was removed while it was in use")),
             }
         });
-        if let Err(why) = &synced {
-            open.poison(why);
-            // Reopening the file would hide the error.
-            self.files().insert(file, open.clone());
-        }
-        synced
+        synced.inspect_err(|why| open.poison(why))
     }
 
     /// See `Allocation::Reserve`.
@@ -360,26 +353,29 @@ impl Disk {
     }
 }
 
-/// Closes the file that was used the longest time ago. Files whose handle is needed stay, and one
-/// that is in use: its user may be about to need the handle.
-fn close_oldest(files: &mut HashMap<TargetFile, Arc<Open>>) -> io::Result<()> {
+/// Closes the file that was used the longest time ago. Files whose handle is needed stay, and those
+/// in use: another handle would not learn of a failure. Returns whether it closed one.
+///
+/// # Errors
+/// If all must stay because syncs of them failed.
+fn close_oldest(files: &mut HashMap<TargetFile, Arc<Open>>) -> io::Result<bool> {
     let idle = files.iter().filter(|(_, open)| !open.is_needed() && Arc::strong_count(open) == 1);
     // Close last what only its open handle can still read.
     let age = |open: &Open| (open.unnamed.load(Ordering::Relaxed), open.used.load(Ordering::Relaxed));
     let Some(oldest) = idle.min_by_key(|(_, open)| age(open)).map(|(&file, _)| file) else {
         return match files.values().all(|open| !open.given && open.is_sound().is_err()) {
             true => Err(io::Error::other("syncs of too many files failed on this target")),
-            false => Ok(()),
+            false => Ok(false),
         };
     };
     // A write-back may have begun meanwhile, and even ended. One that begins now finds it closed.
     let kept = match files.remove(&oldest).map(Arc::try_unwrap) {
-        Some(Err(used)) => Some(used),
-        Some(Ok(open)) if open.is_needed() => Some(Arc::new(open)),
-        _ => None,
+        Some(Err(used)) => used,
+        Some(Ok(open)) if open.is_needed() => Arc::new(open),
+        _ => return Ok(true),
     };
-    kept.map(|kept| files.insert(oldest, kept));
-    Ok(())
+    files.insert(oldest, kept);
+    Ok(false)
 }
 
 impl Disk {
@@ -457,12 +453,13 @@ impl Target for Disk {
     fn remove(&self, file: TargetFile) -> io::Result<()> {
         self.allow(ClaimedChange::Remove, file)?;
         let mut files = self.files();
+        match rustix::fs::unlinkat(&self.directory, self.name(file), AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            failed => failed?,
+        }
         files.remove(&file);
         self.unsynced.forget(file);
-        match rustix::fs::unlinkat(&self.directory, self.name(file), AtFlags::empty()) {
-            Err(Errno::NOENT) => Ok(()),
-            done => Ok(done?),
-        }
+        Ok(())
     }
 
     fn list(&self) -> io::Result<Vec<(TargetFile, u64)>> {
@@ -540,6 +537,31 @@ mod tests {
     use super::*;
     use plan::Position;
     use plan::SetId;
+
+    /// The system reports a failure to one process only.
+    #[test]
+    fn the_next_process_knows_of_a_sync_that_failed() {
+        let place = std::env::temp_dir().join(format!("weft-failed-{}", std::process::id()));
+        let disk = Disk::format(&place).unwrap();
+        if !tags::has_attributes(disk.directory()) {
+            return eprintln!("skipped: no extended attributes here");
+        }
+        let chunk = TargetFile::Chunk { set: SetId(7), position: Position(0) };
+        disk.write(chunk, 0, &[IoSlice::new(b"lost")], Durable::Now).unwrap();
+        let open = disk.file(chunk, false).unwrap();
+        open.poison(&Errno::IO.into());
+        tags::mark_failed(&open.file);
+        assert!(disk.sync(chunk).unwrap_err().to_string().contains("an earlier sync of this file failed"));
+        drop((open, disk));
+        let disk = Disk::open(&place).unwrap();
+        assert!(disk.sync(chunk).unwrap_err().to_string().contains("in a process before"));
+        // A chunk that was rebuilt is another file.
+        let new = TargetFile::NewChunk { set: SetId(7), position: Position(0) };
+        disk.write(new, 0, &[IoSlice::new(b"rebuilt")], Durable::Now).unwrap();
+        disk.rename(new, chunk).unwrap();
+        disk.sync(chunk).unwrap();
+        std::fs::remove_dir_all(&place).unwrap();
+    }
 
     #[test]
     fn what_is_made_is_for_its_user_alone() {

@@ -24,6 +24,8 @@ pub(super) struct Open {
     /// Its name is durable. Unknown for an existing file: its creator may have died before the
     /// sync.
     pub named: AtomicBool,
+    /// It is a chunk: clients rely on what they wrote to it before they sync.
+    is_chunk: bool,
     /// A sync failed, for this reason: earlier writes may be lost even if the next sync succeeds.
     failed: OnceLock<(io::ErrorKind, String)>,
     /// Held by a write-back alone, and by syncs beside one another.
@@ -43,6 +45,10 @@ impl Open {
     /// If the system does not tell which file it is.
     pub fn new(file: Arc<File>, given: bool, used: u64) -> io::Result<Self> {
         let found = file.metadata()?;
+        let failed = OnceLock::new();
+        if tags::has_failed(&file) {
+            let _ = failed.set((io::ErrorKind::Other, "in a process before".into()));
+        }
         Ok(Self {
             inode: found.ino(),
             file,
@@ -50,7 +56,8 @@ impl Open {
             direct: OnceLock::new(),
             used: AtomicU64::new(used),
             named: AtomicBool::new(given),
-            failed: OnceLock::new(),
+            is_chunk: false,
+            failed,
             syncing: RwLock::default(),
             writing_back: AtomicBool::new(false),
             unnamed: AtomicBool::new(false),
@@ -58,10 +65,32 @@ impl Open {
         })
     }
 
-    /// A sync failed. The system may drop data that it failed to write and report nothing the next
-    /// time.
+    /// As a chunk, or not.
+    pub fn of_chunk(self, is_chunk: bool) -> Self {
+        Self { is_chunk, ..self }
+    }
+
+    /// Syncs the content. The system may drop data that it failed to write and report nothing the
+    /// next time, not even to the next process: it learns of that from the file.
+    ///
+    /// # Errors
+    /// As the system.
+    pub fn sync_content(&self) -> io::Result<()> {
+        let synced = if self.given { self.file.sync_all() } else { self.file.sync_data() };
+        synced.inspect_err(|why| {
+            self.poison(why);
+            if self.is_chunk {
+                tags::mark_failed(&self.file);
+            }
+        })
+    }
+
+    /// Makes all later syncs fail.
     pub fn poison(&self, why: &io::Error) {
-        let _ = self.failed.set((why.kind(), why.to_string()));
+        // Any other kind might say that another sync can succeed.
+        let is_full = matches!(why.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        let kind = if is_full { why.kind() } else { io::ErrorKind::Other };
+        let _ = self.failed.set((kind, why.to_string()));
     }
 
     /// Whether no sync failed.
@@ -86,10 +115,9 @@ impl Open {
     pub fn write_back(&self) -> bool {
         self.writing_back.store(true, Ordering::SeqCst);
         let free = self.syncing.try_write();
-        if free.is_ok()
-            && let Err(why) = self.file.sync_data()
-        {
-            self.poison(&why);
+        if free.is_ok() {
+            // The next sync fails, too.
+            let _ = self.sync_content();
         }
         self.writing_back.store(false, Ordering::SeqCst);
         free.is_ok()

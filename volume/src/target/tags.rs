@@ -77,6 +77,25 @@ impl ChunkTags {
     }
 }
 
+/// The boot in which a sync of the file failed.
+const FAILED_IN: &str = "user.weft.failed-in-boot";
+
+/// The id of this boot of the machine.
+fn boot_id() -> Option<Vec<u8>> {
+    std::fs::read("/proc/sys/kernel/random/boot_id").ok()
+}
+
+/// A sync of the file failed. What was not synced is lost, also if this process ends: another one
+/// learns it from the file. After a boot it is lost anyway.
+pub(super) fn mark_failed(file: impl AsFd) {
+    boot_id().map(|boot| fsetxattr(file, FAILED_IN, &boot, XattrFlags::empty()));
+}
+
+/// Whether a sync of the file failed since the machine was booted.
+pub(super) fn has_failed(file: impl AsFd) -> bool {
+    value(file, FAILED_IN).is_some_and(|boot| boot_id() == Some(boot))
+}
+
 /// Whether files here have attributes.
 pub(super) fn has_attributes(directory: impl AsFd) -> bool {
     let found = fgetxattr(directory, "user.weft.volume", &mut [0; 1]);
