@@ -6,7 +6,7 @@
 use super::claim::{ClaimRequest, ClaimState, ClaimedChange};
 use super::claim_file::{self, ClaimFile};
 use super::clock::Clock;
-use super::open::Open;
+use super::open::{Open, make_room};
 use super::private::{LOST_AND_FOUND, make_private};
 use super::rename::rename_new;
 use super::tags;
@@ -27,9 +27,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Duration;
-
-/// The maximum number of files that are kept open.
-const OPEN_FILES: usize = 512;
 
 /// A local directory.
 #[derive(Debug)]
@@ -223,7 +220,7 @@ impl Disk {
         };
         let is_chunk = matches!(file, TargetFile::Chunk { .. });
         let open = Arc::new(Open::new(Arc::new(opened.into()), false, now)?.of_chunk(is_chunk));
-        while files.len() >= OPEN_FILES && close_oldest(&mut files)? {}
+        make_room(&mut files)?;
         files.insert(file, open.clone());
         Ok(open)
     }
@@ -351,31 +348,6 @@ impl Disk {
             done => Ok(done?),
         }
     }
-}
-
-/// Closes the file that was used the longest time ago. Files whose handle is needed stay, and those
-/// in use: another handle would not learn of a failure. Returns whether it closed one.
-///
-/// # Errors
-/// If all must stay because syncs of them failed.
-fn close_oldest(files: &mut HashMap<TargetFile, Arc<Open>>) -> io::Result<bool> {
-    let idle = files.iter().filter(|(_, open)| !open.is_needed() && Arc::strong_count(open) == 1);
-    // Close last what only its open handle can still read.
-    let age = |open: &Open| (open.unnamed.load(Ordering::Relaxed), open.used.load(Ordering::Relaxed));
-    let Some(oldest) = idle.min_by_key(|(_, open)| age(open)).map(|(&file, _)| file) else {
-        return match files.values().all(|open| !open.given && open.is_sound().is_err()) {
-            true => Err(io::Error::other("syncs of too many files failed on this target")),
-            false => Ok(false),
-        };
-    };
-    // A write-back may have begun meanwhile, and even ended. One that begins now finds it closed.
-    let kept = match files.remove(&oldest).map(Arc::try_unwrap) {
-        Some(Err(used)) => used,
-        Some(Ok(open)) if open.is_needed() => Arc::new(open),
-        _ => return Ok(true),
-    };
-    files.insert(oldest, kept);
-    Ok(false)
 }
 
 impl Disk {

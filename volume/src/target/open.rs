@@ -1,14 +1,19 @@
-//! A file that a disk keeps open.
+//! The files that a disk keeps open.
 
+use super::TargetFile;
 use super::records::Records;
 use super::tags;
 use crate::lock;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
+
+/// The maximum number of files that are kept open.
+const OPEN_FILES: usize = 512;
 
 /// An open file.
 #[derive(Debug)]
@@ -157,4 +162,35 @@ impl Open {
             tags::untag_whole(&self.file);
         }
     }
+}
+
+/// Closes files until another one can be opened, those that were used the longest time ago. Files
+/// whose handle is needed stay, and those in use: another handle would not learn of a failure.
+///
+/// # Errors
+/// If all must stay because syncs of them failed.
+pub(super) fn make_room(files: &mut HashMap<TargetFile, Arc<Open>>) -> io::Result<()> {
+    while files.len() >= OPEN_FILES && close_oldest(files)? {}
+    Ok(())
+}
+
+/// Closes one file. Returns whether it could.
+fn close_oldest(files: &mut HashMap<TargetFile, Arc<Open>>) -> io::Result<bool> {
+    let idle = files.iter().filter(|(_, open)| !open.is_needed() && Arc::strong_count(open) == 1);
+    // Close last what only its open handle can still read.
+    let age = |open: &Open| (open.unnamed.load(Ordering::Relaxed), open.used.load(Ordering::Relaxed));
+    let Some(oldest) = idle.min_by_key(|(_, open)| age(open)).map(|(&file, _)| file) else {
+        return match files.values().all(|open| !open.given && open.is_sound().is_err()) {
+            true => Err(io::Error::other("syncs of too many files failed on this target")),
+            false => Ok(false),
+        };
+    };
+    // A write-back may have begun meanwhile, and even ended. One that begins now finds it closed.
+    let kept = match files.remove(&oldest).map(Arc::try_unwrap) {
+        Some(Err(used)) => used,
+        Some(Ok(open)) if open.is_needed() => Arc::new(open),
+        _ => return Ok(true),
+    };
+    files.insert(oldest, kept);
+    Ok(false)
 }
