@@ -44,8 +44,8 @@ impl Handle {
 }
 
 /// Files and directories below `point` keep their handles, whatever `mount_again` does. One that is
-/// removed has none any more.
-pub fn outlive(point: &Path, mount_again: impl FnOnce()) {
+/// removed has none any more. Returns false, with a word, where nothing may be opened by handle.
+pub fn outlive(point: &Path, mount_again: impl FnOnce()) -> bool {
     let deep = point.join("a/b");
     std::fs::create_dir_all(&deep).unwrap();
     for name in ["file", "removed"] {
@@ -58,7 +58,8 @@ pub fn outlive(point: &Path, mount_again: impl FnOnce()) {
     // All in the cache of the kernel, then none.
     match file.open(point) {
         Err(why) if why.raw_os_error() == Some(libc::EPERM) => {
-            return eprintln!("opening by handle is skipped: it takes CAP_DAC_READ_SEARCH");
+            eprintln!("opening by handle is skipped: it takes CAP_DAC_READ_SEARCH");
+            return false;
         }
         opened => assert_eq!(inode(&opened.unwrap()), inodes[0]),
     }
@@ -73,6 +74,7 @@ pub fn outlive(point: &Path, mount_again: impl FnOnce()) {
     std::fs::remove_file(deep.join("removed")).unwrap();
     let gone = removed.open(point).unwrap_err();
     assert_eq!(gone.raw_os_error(), Some(libc::ESTALE), "{gone}");
+    true
 }
 
 fn inode(file: &File) -> u64 {

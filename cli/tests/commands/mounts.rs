@@ -303,7 +303,7 @@ fn handles_of_files_outlive_a_mount() {
         return;
     }
     let mut mounted = Mounted::new("rs:2+1", 3);
-    handles::outlive(&mounted.point.clone(), || {
+    let _ = handles::outlive(&mounted.point.clone(), || {
         mounted.unmount(&[]).good();
         mounted.mount(&[]);
     });

@@ -286,9 +286,9 @@ impl Disk {
         Ok(false)
     }
 
-    /// A write went into the page cache. Encoders of single files write back themselves, and the
-    /// metadata is synced soon.
-    fn is_unsynced(&self, file: TargetFile, open: &Arc<Open>, range: Range<u64>) {
+    /// Counts a write that went into the page cache, and waits if the disk is far behind. Encoders
+    /// of single files write back themselves, and the metadata is synced soon.
+    fn count_unsynced(&self, file: TargetFile, open: &Arc<Open>, range: Range<u64>) {
         if matches!(file, TargetFile::Chunk { .. } | TargetFile::NewChunk { .. }) && !open.given {
             self.unsynced.wrote(file, open, range);
             self.unsynced.wait();
@@ -368,7 +368,7 @@ impl Target for Disk {
                 return self.sync_file(file);
             }
             let bytes: usize = parts.iter().map(|part| part.len()).sum();
-            cached.inspect(|open| self.is_unsynced(file, open, offset..offset + bytes as u64));
+            cached.inspect(|open| self.count_unsynced(file, open, offset..offset + bytes as u64));
             Ok(())
         })
     }

@@ -64,6 +64,13 @@ impl Default for State {
     }
 }
 
+impl State {
+    /// Whether writers must wait.
+    fn is_far_behind(&self) -> bool {
+        self.running && self.bytes + self.leaving >= 2 * self.part
+    }
+}
+
 impl Unsynced {
     /// Counts a write.
     pub fn wrote(&self, file: TargetFile, open: &Arc<Open>, range: Range<u64>) {
@@ -94,8 +101,7 @@ impl Unsynced {
 
     /// Waits until the disk is not far behind.
     pub fn wait(&self) {
-        let is_far_behind = |state: &mut State| state.running && state.bytes + state.leaving >= 2 * state.part;
-        drop(unpoisoned(self.0.less.wait_while(lock(&self.0.state), is_far_behind)));
+        drop(unpoisoned(self.0.less.wait_while(lock(&self.0.state), |state| state.is_far_behind())));
     }
 }
 
@@ -197,23 +203,27 @@ mod tests {
         }
     }
 
-    /// Writers wait while the thread does not come back from the disk, and no longer.
+    /// What is on its way to the disk counts until it is there.
     #[test]
     fn writers_wait_for_a_disk_that_is_far_behind() {
         let unsynced = Unsynced::default();
-        {
-            let mut state = lock(&unsynced.0.state);
-            (state.running, state.bytes) = (true, 2 * FIRST_BYTES);
-        }
+        let state = || lock(&unsynced.0.state);
+        let behind = |bytes| {
+            state().bytes = bytes;
+            state().is_far_behind()
+        };
+        assert!(!behind(2 * FIRST_BYTES), "without a thread, nothing would end the wait");
+        state().running = true;
+        assert_eq!([2 * FIRST_BYTES - 1, 2 * FIRST_BYTES].map(behind), [false, true]);
         assert!(unsynced.0.take().is_some());
+        assert!(state().is_far_behind());
         std::thread::scope(|scope| {
-            let waits = scope.spawn(|| unsynced.wait());
-            let waited = !waits.is_finished();
-            lock(&unsynced.0.state).leaving -= FIRST_BYTES;
+            scope.spawn(|| unsynced.wait());
+            state().leaving -= FIRST_BYTES;
             unsynced.0.less.notify_all();
-            assert!(waited);
         });
-        assert!(unsynced.0.take().is_none() && !lock(&unsynced.0.state).running);
+        assert!(!state().is_far_behind());
+        assert!(unsynced.0.take().is_none() && !state().running);
     }
 
     /// This file cannot be synced, which its next sync is to report.
