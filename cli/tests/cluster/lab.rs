@@ -5,6 +5,7 @@ use crate::network::{Between, Machine, inside};
 use crate::scratch::{Ended, Scratch, run, weft};
 use crate::starter;
 use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener};
@@ -29,11 +30,14 @@ pub fn possible(test: &str) -> bool {
     possible
 }
 
-/// A port that no process listens on, and that the system gives to no connection.
+/// A port that no process listens on, that the system gives to no connection, and that no other
+/// test has: its server may be down for a while.
 pub fn free_port() -> u16 {
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     loop {
         let port = fastrand::u16(12_000..32_000);
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+        let is_new = GIVEN.lock().unwrap().insert(port);
+        if is_new && TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
         }
     }

@@ -308,6 +308,7 @@ impl FileSystem {
         }
         step("telling what sets lack", &|| self.store.tell_lacking())?;
         step("releasing chunk sets", &|| {
+            self.store.forget_synced();
             let sealed: Vec<SetId> = client.sets.taken().into_iter().filter(|&set| self.is_done_with(set)).collect();
             client.sets.release(&sealed)
         })?;

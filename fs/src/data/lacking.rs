@@ -94,22 +94,35 @@ impl Store {
             }
         }
         done.and(told)?;
-        let open: Vec<Arc<SetWriter>> = self.open.lock().iter().map(|open| open.writer.clone()).collect();
-        // Only open sets get more stripes, and those that a thread has chosen for one already. But
-        // a set that was opened after the list was copied stays on it.
-        let left: Vec<SetId> = {
-            let mut unsynced = self.unsynced.lock();
-            unsynced.retain(|writer| {
-                let is_in = |list: &[Arc<SetWriter>]| list.iter().any(|other| Arc::ptr_eq(other, writer));
-                // The pin ends after its stripe is written.
-                !is_in(&writers) || is_in(&open) || self.is_pinned(writer.layout().set) || writer.needs_sync()
-            });
-            unsynced.iter().map(|writer| writer.layout().set).collect()
-        };
+        let left = self.forget_synced_of(&writers);
         if !self.sets.may_lose() {
             self.lacking.lock().retain(|set, known| left.contains(set) || known.values().any(Option::is_none));
         }
         Ok(())
+    }
+
+    /// Forgets writers whose sets were given up without a stripe that is not durable: no sync does
+    /// it if nothing is written any more.
+    pub(crate) fn forget_synced(&self) {
+        let writers = self.unsynced.lock().clone();
+        self.forget_synced_of(&writers);
+    }
+
+    /// Of these writers, forgets those that have nothing to sync and get nothing more. Returns the
+    /// sets of all that are left.
+    fn forget_synced_of(&self, writers: &[Arc<SetWriter>]) -> Vec<SetId> {
+        // A set that is being begun has a writer before it is open.
+        let begins = self.begins.load(Ordering::SeqCst);
+        let open: Vec<Arc<SetWriter>> = self.open.lock().iter().map(|open| open.writer.clone()).collect();
+        // Only open sets get more stripes, and those that a thread has chosen for one already. But
+        // a set that was opened after the list was copied stays on it.
+        let mut unsynced = self.unsynced.lock();
+        unsynced.retain(|writer| {
+            let is_in = |list: &[Arc<SetWriter>]| list.iter().any(|other| Arc::ptr_eq(other, writer));
+            // The pin ends after its stripe is written.
+            begins || !is_in(writers) || is_in(&open) || self.is_pinned(writer.layout().set) || writer.needs_sync()
+        });
+        unsynced.iter().map(|writer| writer.layout().set).collect()
     }
 }
 
@@ -132,11 +145,11 @@ mod tests {
     use crate::FileSystem;
     use crate::data::set_load::Open;
     use crate::testing::{Lab, Way, make};
-    use plan::{Position, StripeSeq};
+    use plan::{Position, StripeSeq, TargetId};
     use session::transport::Call;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
     use volume::steps::Mark;
     use volume::target::{Target, TargetFile};
     use volume::{StripeBuffer, WriteStep};
@@ -162,6 +175,26 @@ mod tests {
         fs.store.sync().unwrap();
         assert!(!writer.has_unsynced());
         assert!(!fs.store.has_writer(writer.layout().set), "nothing is left to be synced");
+    }
+
+    /// The set was begun without a target that works again: it is given up, though nothing more is
+    /// written, so that it can be repaired.
+    #[test]
+    fn an_idle_client_gives_back_a_set_that_lacks_a_target() {
+        let lab = Lab::new("rs:2+1", 3);
+        let fs = lab.client();
+        fs.store.targets.failed(TargetId(1), &std::io::Error::other("it is away"));
+        let ino = make(&fs, "file");
+        fs.write(ino, 0, &[1; 100_000]).unwrap();
+        fs.sync(ino).unwrap();
+        let lacks = |places: &Vec<Option<TargetId>>| places.contains(&None);
+        let set = fs.store.open.lock().iter().find(|open| lacks(&open.writer.layout().places)).unwrap().set();
+        let begun = Instant::now();
+        // The thread that probes targets forgives this one.
+        while fs.client().unwrap().sets.taken().contains(&set) {
+            assert!(begun.elapsed() < Duration::from_secs(120), "it is held");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// One sync gives the set up. The next one has nothing to do, and the stripes are lost.

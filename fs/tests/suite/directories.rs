@@ -435,15 +435,19 @@ fn a_status_counts_what_is_not_committed() {
     let place = Place::new("uncommitted");
     let fs = place.create("rs:4+2", 6);
     fs.write(make(&fs, "file"), 0, &pattern(1, 9_000_000)).unwrap();
-    let status = fs.status().unwrap();
-    assert_eq!(status.bytes + status.uncommitted, 9_000_000, "{status:#?}");
+    // A commit in the background may come between its two figures.
+    until("all bytes are counted once", || {
+        let status = fs.status().unwrap();
+        status.bytes + status.uncommitted == 9_000_000
+    });
     fs.sync_all().unwrap();
     let before = fs.status().unwrap();
     assert_eq!((before.bytes, before.uncommitted), (9_000_000, 0));
     std::fs::remove_dir_all(place.target(1)).unwrap();
     until("it is missed", || fs.status().unwrap().new_blocks.0 == 5);
     let after = fs.status().unwrap();
-    // Other processes write to the same disk.
     assert!(after.usage.total <= before.usage.total, "{:?} {:?}", before.usage, after.usage);
-    assert!(after.usage.free <= before.usage.free + (200 << 20), "{:?} {:?}", before.usage, after.usage);
+    // All targets are on one disk, which other processes write to and free space of.
+    let disk = after.targets.iter().filter_map(|target| target.space).map(|(_, free)| free).max().unwrap();
+    assert!(after.usage.free <= disk, "{:?} {disk}", after.usage);
 }
