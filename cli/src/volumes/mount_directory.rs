@@ -31,20 +31,22 @@ impl MountDirectory {
     /// Takes the directory of a mount point once the mount before this one is over, and removes
     /// what others left.
     pub fn take(mountpoint: &Path) -> Result<Self, Failure> {
-        let base = base()?;
+        Self::take_in(&base()?, mountpoint)
+    }
+
+    fn take_in(base: &Path, mountpoint: &Path) -> Result<Self, Failure> {
         let path = base.join(name(mountpoint));
         let begun = Instant::now();
         let mut has_warned = false;
         loop {
             let failed = |why: std::io::Error| Failure::Other(format!("cannot use {}: {why}", Shown(&path)));
-            make(&path).map_err(failed)?;
-            match locked(&path) {
+            match make(base).and_then(|()| make(&path)).and_then(|()| locked(&path)) {
                 Ok(Some(lock)) => {
-                    clear(&base, &path);
+                    clear(base, &path);
                     return Ok(Self { path, lock });
                 }
-                // The one before has just removed it.
-                Err(why) if why.kind() == std::io::ErrorKind::NotFound => continue,
+                // The mount before this one has just removed it, or another one that clears up.
+                Err(why) if why.kind() == std::io::ErrorKind::NotFound && begun.elapsed() < UNMOUNT_TIMEOUT => continue,
                 Err(why) => return Err(failed(why)),
                 Ok(None) => {}
             }
@@ -128,6 +130,24 @@ fn remove(path: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mounts_that_clear_up_are_no_trouble_for_others_that_begin() {
+        let base = std::env::temp_dir().join(format!("weft-begin-{}", std::process::id()));
+        std::thread::scope(|scope| {
+            for mount in 0..4 {
+                let base = &base;
+                scope.spawn(move || {
+                    for _ in 0..2000 {
+                        let taken = MountDirectory::take_in(base, Path::new(&format!("/absent/{mount}"))).unwrap();
+                        assert!(taken.path.is_dir());
+                        taken.end(true);
+                    }
+                });
+            }
+        });
+        std::fs::remove_dir_all(base).unwrap();
+    }
 
     #[test]
     fn what_is_locked_or_was_said_lately_stays() {
