@@ -4,6 +4,7 @@
 
 mod block_state;
 mod buffers;
+mod cached;
 mod encoded;
 mod failures;
 mod headers;

@@ -135,7 +135,7 @@ impl<'a> StripeAt<'a> {
         (self.layout.volume, self.layout.set, self.record, Position::at(position))
     }
 
-    fn header_bytes(&self) -> usize {
+    pub(super) fn header_bytes(&self) -> usize {
         StripeHeader::encoded_bytes(self.block as usize)
     }
 
@@ -149,7 +149,11 @@ impl<'a> StripeAt<'a> {
     }
 
     /// Decodes a record header and checks that it belongs to the block at `position`.
-    fn own_header(&self, position: usize, bytes: &[u8]) -> std::result::Result<Arc<StripeHeader>, BlockState> {
+    pub(super) fn own_header(
+        &self,
+        position: usize,
+        bytes: &[u8],
+    ) -> std::result::Result<Arc<StripeHeader>, BlockState> {
         let header = StripeHeader::decode(bytes);
         let header = header.map_err(|why| BlockState::Corrupt(format!("its record header: {why}")))?;
         let expected = (self.layout.volume, self.layout.set, Position::at(position), self.record, self.block);
@@ -161,35 +165,8 @@ impl<'a> StripeAt<'a> {
         Ok(header)
     }
 
-    fn remembered(&self, position: usize) -> Option<Arc<StripeHeader>> {
+    pub(super) fn remembered(&self, position: usize) -> Option<Arc<StripeHeader>> {
         if self.fresh { None } else { self.targets.headers.get(&self.key(position)) }
-    }
-
-    /// The record header of a position, if it is available without a device.
-    fn header_at_hand(&self, position: usize) -> Option<Arc<StripeHeader>> {
-        if let Some(header) = self.remembered(position) {
-            return Some(header);
-        }
-        let target = self.targets.get(self.layout.places[position]?)?;
-        let mut bytes = vec![0; self.header_bytes()];
-        let (file, offset) = (self.layout.file(Position::at(position)), u64::from(self.record.0));
-        let length = target.read_part(file, offset, &mut bytes, Wait::Never).ok()?;
-        self.own_header(position, &bytes[..length]).ok()
-    }
-
-    /// Reads whole granules (the last of the block may be short) if they are available without a
-    /// device and are sound. None says nothing about the block.
-    fn at_hand(&self, position: usize, at: &Range<usize>, into: &mut [u8]) -> Option<Arc<StripeHeader>> {
-        let id = self.layout.places[position]?;
-        let offset = u64::from(self.record.0) + (self.header_bytes() + at.start) as u64;
-        // Read the granules first: if they are not cached, this makes the system fetch them during
-        // the search for the header.
-        let length =
-            self.targets.get(id)?.read_part(self.layout.file(Position::at(position)), offset, into, Wait::Never);
-        let header = self.header_at_hand(position)?;
-        let length = length.ok()?;
-        self.targets.count_read(id, length);
-        (length == into.len() && are_sound(&header, at, into)).then_some(header)
     }
 
     /// Reads the same whole granules of several blocks at the same time.
@@ -204,7 +181,7 @@ impl<'a> StripeAt<'a> {
         let mut asked = Vec::new();
         for (position, at) in wanted {
             let mut bytes = vec![0; at.len()];
-            match self.at_hand(position, &at, &mut bytes) {
+            match self.cached(position, &mut [(at.clone(), &mut bytes)]) {
                 Some(header) => _ = found.insert(position, Ok(Granules { header, bytes })),
                 None => asked.push((position, at)),
             }
@@ -359,10 +336,7 @@ impl<'a> StripeAt<'a> {
         let mut headers: Vec<Arc<StripeHeader>> = Vec::new();
         let mut rest: Vec<&Part> = Vec::new();
         for part in &parts {
-            // Whole granules are read without a copy.
-            let whole = self.in_granules(&part.range);
-            let into = &mut out[part.at..part.at + part.range.len()];
-            match if whole == part.range { self.at_hand(part.block, &whole, into) } else { None } {
+            match self.cached_range(part.block, &part.range, &mut out[part.at..part.at + part.range.len()]) {
                 Some(header) => headers.push(header),
                 None => rest.push(part),
             }
@@ -466,7 +440,7 @@ impl<'a> StripeAt<'a> {
 }
 
 /// Whether granules match their checksums.
-fn are_sound(header: &StripeHeader, at: &Range<usize>, bytes: &[u8]) -> bool {
+pub(super) fn are_sound(header: &StripeHeader, at: &Range<usize>, bytes: &[u8]) -> bool {
     let checksums = &header.checksums[at.start / GRANULE_BYTES..];
     bytes.chunks(GRANULE_BYTES).zip(checksums).all(|(granule, &checksum)| crc64(granule) == checksum)
 }

@@ -4,6 +4,7 @@ use crate::Lab;
 use plan::TargetId;
 use std::sync::Arc;
 use std::time::Duration;
+use volume::format::StripeHeader;
 use volume::target::{Durable, Faults, Faulty, Memory, Traced};
 use volume::{BlockState, Health, verify_stripe};
 
@@ -47,6 +48,27 @@ fn a_small_read_costs_one_small_read() {
     let before = bytes();
     lab.read(&stripe, 5000, 5100).unwrap();
     assert_eq!(bytes() - before, 4096);
+}
+
+#[test]
+fn granules_that_a_range_cuts_are_verified_whole() {
+    let mut lab = Lab::new("rs:4+2");
+    let (stripe, _) = lab.append(90_000, 1).unwrap();
+    let (file, block) = (lab.file(0), u64::from(stripe.block));
+    let begin = u64::from(stripe.record.0) + StripeHeader::encoded_bytes(stripe.block as usize) as u64;
+    // The range is not of the first and the last of these bytes.
+    for at in [10, 12_000, block - 10] {
+        lab.disks[0].set(Faults { flipped: vec![(file, begin + at..begin + at + 1)], ..Faults::default() });
+        lab.forget();
+        let (from, until) = (100, stripe.block as usize - 100);
+        assert_eq!(lab.read(&stripe, from, until).unwrap(), stripe.data[from..until], "byte {at}");
+        let reads = lab.targets.reads();
+        assert_eq!((reads.degraded(), reads.refused()), (1, 1), "byte {at}");
+    }
+    lab.disks[0].set(Faults::default());
+    lab.forget();
+    assert_eq!(lab.read(&stripe, 100, 90_000).unwrap(), stripe.data[100..]);
+    assert_eq!(lab.targets.reads().degraded(), 0);
 }
 
 #[test]
