@@ -16,6 +16,7 @@ import datetime
 import hashlib
 import hmac
 import http.client
+import itertools
 import json
 import os
 import re
@@ -38,7 +39,8 @@ class Client:
         self.address, self.key, self.secret = address, key, secret
         self.local = threading.local()
 
-    def ask(self, method, path, query="", body=b""):
+    def sign(self, method, path, query=""):
+        """The headers of a request."""
         now = datetime.datetime.now(datetime.timezone.utc)
         date, day = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d")
         headers = {"host": self.address, "x-amz-content-sha256": "UNSIGNED-PAYLOAD", "x-amz-date": date}
@@ -52,16 +54,58 @@ class Client:
             key = hmac.digest(key, part.encode(), "sha256")
         signature = hmac.new(key, text.encode(), "sha256").hexdigest()
         credential = f"Credential={self.key}/{scope}, SignedHeaders={names}, Signature={signature}"
-        headers["authorization"] = f"AWS4-HMAC-SHA256 {credential}"
-        if not hasattr(self.local, "connection"):
-            self.local.connection = http.client.HTTPConnection(self.address)
-        connection = self.local.connection
-        connection.request(method, f"{path}?{query}" if query else path, body, headers)
-        answer = connection.getresponse()
-        read = answer.read()
+        return {**headers, "authorization": f"AWS4-HMAC-SHA256 {credential}"}
+
+    def ask(self, method, path, query=""):
+        """Sends a request, and returns what comes back."""
+        connection = http.client.HTTPConnection(self.address)
+        try:
+            connection.request(method, f"{path}?{query}" if query else path, b"", self.sign(method, path, query))
+            answer = connection.getresponse()
+            read = answer.read()
+        finally:
+            connection.close()
         if answer.status >= 300:
             raise SystemExit(f"{method} {path}: {answer.status} {read[:300]}")
         return read
+
+    def prepare(self, method, path, body=b""):
+        """A request as bytes: a client that is measured neither signs nor formats."""
+        headers = {**self.sign(method, path), "content-length": str(len(body))}
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        return f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode(), body
+
+    def send(self, prepared):
+        """Sends such a request, and returns the length of the body that comes back."""
+        if not hasattr(self.local, "socket"):
+            host, port = self.address.split(":")
+            self.local.socket = socket.create_connection((host, int(port)))
+            self.local.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.local.buffer = bytearray(1 << 20)
+        wire, buffer = self.local.socket, self.local.buffer
+        head, body = prepared
+        if len(body) <= SMALL:
+            wire.sendall(head + body)
+        else:
+            wire.sendall(head)
+            wire.sendall(body)
+        read = 0
+        while (end := buffer.find(b"\r\n\r\n", 0, read)) < 0:
+            more = wire.recv_into(memoryview(buffer)[read:])
+            if not more:
+                raise SystemExit("the connection was closed")
+            read += more
+        answer = bytes(buffer[:end])
+        length = re.search(rb"(?i)\ncontent-length: *(\d+)", answer)
+        if not answer[9:12].startswith(b"2") or not length:
+            raise SystemExit(f"{head[:60]}: {answer[:300]}")
+        length, rest = int(length[1]), read - end - 4
+        while rest < length:
+            more = wire.recv_into(buffer)
+            if not more:
+                raise SystemExit("a body is short")
+            rest += more
+        return length
 
 
 class Server:
@@ -75,20 +119,23 @@ class Server:
         return (int(fields[11]) + int(fields[12])) / TICKS
 
 
-def weft(program, place):
+def weft(program, place, etag):
     volume = os.path.join(place, "volume")
     targets = [os.path.join(place, f"disk{n}") for n in range(6)]
     for target in targets:
         os.makedirs(target)
     subprocess.run([program, "volume", "create", volume, "--code", "rs:4+2", *targets], check=True, stdout=subprocess.DEVNULL)
     made = subprocess.run([program, "s3", "key", "add", volume, "--json"], check=True, stdout=subprocess.PIPE)
-    return begun(program, volume, json.loads(made.stdout))
+    return begun(program, volume, json.loads(made.stdout), etag)
 
 
-def begun(program, volume, keys):
-    process = subprocess.Popen([program, "s3", volume, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
+def begun(program, volume, keys, etag="md5"):
+    # Programs of before know no such option, and take no notice of the variable.
+    words = {**os.environ, "WEFT_S3_ETAG": etag}
+    command = [program, "s3", volume, "--listen", "127.0.0.1:0"]
+    process = subprocess.Popen(command, env=words, stdout=subprocess.PIPE, text=True)
     address = process.stdout.readline().split()[3].rstrip(":")
-    return Server(program, process, Client(address, keys["access_key"], keys["secret_key"]))
+    return Server(f"{program} {etag}", process, Client(address, keys["access_key"], keys["secret_key"]))
 
 
 def free_port():
@@ -104,7 +151,6 @@ def answers(server):
             server.client.ask("GET", "/")
             return server
         except (OSError, http.client.HTTPException, SystemExit):
-            server.client.local = threading.local()
             if server.process.poll() is not None:
                 break
             time.sleep(0.1)
@@ -152,9 +198,10 @@ def side_by_side(servers, rounds, large, small):
             client = server.client
             for size, name, count, threads in [(LARGE, "64 MiB", large, 2), (SMALL, "4 KiB", small, 16)]:
                 path = f"/bench/{number}-{size}-"
-                put = lambda n: client.ask("PUT", f"{path}{n}", body=body[size])
-                get = lambda n: len(client.ask("GET", f"{path}{n}")) == size or exit("a body is short")
-                for what, ask in [("put", put), ("get", get)]:
+                puts = [client.prepare("PUT", f"{path}{n}", body[size]) for n in range(count)]
+                gets = [client.prepare("GET", f"{path}{n}") for n in range(count)]
+                for what, requests, comes in [("put", puts, 0), ("get", gets, size)]:
+                    ask = lambda n: client.send(requests[n]) == comes or exit("a body has another length")
                     one = measure(server, f"{what} {name}", threads, count, size, ask)
                     found.append({**one, "round": number})
     for what in dict.fromkeys(one["what"] for one in found):
@@ -187,6 +234,7 @@ def pages(server, bucket):
 def main():
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("weft", nargs="+", help="builds of weft")
+    words.add_argument("--etag", nargs="+", default=["md5"], help="what each makes its ETags of: md5, blake3 or both")
     words.add_argument("--minio", metavar="PATH", help="MinIO beside it")
     words.add_argument("--versitygw", metavar="PATH", help="Versity's gateway beside it")
     words.add_argument("--rounds", type=int, default=3)
@@ -203,8 +251,8 @@ def main():
                 for _ in range(3):
                     pages(servers[0], "b")
                 return
-            for number, program in enumerate(given.weft):
-                servers.append(weft(program, os.path.join(place, str(number))))
+            for number, (program, etag) in enumerate(itertools.product(given.weft, given.etag)):
+                servers.append(weft(program, os.path.join(place, str(number)), etag))
             for begin, program in ((minio, given.minio), (versitygw, given.versitygw)):
                 if program:
                     servers.append(begin(program, os.path.join(place, begin.__name__)))

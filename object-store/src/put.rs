@@ -4,13 +4,15 @@ use crate::failure;
 use crate::opened::{Volume, VolumeStore};
 use crate::runtime::{blocking, run};
 use bytes::Bytes;
-use md5::{Digest, Md5};
 use object_store::path::Path;
 use object_store::{PutPayload, PutPayloadIntoIter, PutResult, Result};
-use objects::about::hex;
+use objects::etag::{self, Hash, Kind};
 use objects::store::{SMALL, Source, Target, put_small, write};
 use objects::{About, Condition, Error};
 use std::sync::Arc;
+
+/// Programs that use the crate object_store compare ETags with each other, not with bytes.
+const ETAG: Kind = Kind::Blake3;
 
 impl VolumeStore {
     /// Stores an object, and returns when it is durable.
@@ -42,7 +44,7 @@ impl Volume {
         if length <= SMALL {
             return run(async move {
                 let data = Bytes::from(payload);
-                let about = About { etag: hex(&Md5::digest(&data)), ..about };
+                let about = About { etag: etag::of_bytes(ETAG, &data), ..about };
                 put_small(&volume.objects, &volume.batches, target, &about, &data).await?;
                 Ok(about)
             })
@@ -50,7 +52,7 @@ impl Volume {
         }
         run(async move {
             let _place = volume.large.clone().acquire_owned().await;
-            let chunks = Chunks { rest: payload.into_iter(), md5: Md5::new(), about };
+            let chunks = Chunks { rest: payload.into_iter(), hash: Hash::new(ETAG), about };
             let objects = volume.objects.clone();
             blocking(move || write(&objects, &target, Some(length), chunks)).await
         })
@@ -62,7 +64,7 @@ impl Volume {
 /// A payload, piece by piece, and what it is.
 struct Chunks {
     rest: PutPayloadIntoIter,
-    md5: Md5,
+    hash: Hash,
     about: About,
 }
 
@@ -72,12 +74,12 @@ impl Source for Chunks {
     fn next(&mut self) -> objects::Result<Option<Bytes>> {
         let piece = self.rest.next();
         if let Some(piece) = &piece {
-            self.md5.update(piece);
+            self.hash.update(piece);
         }
         Ok(piece)
     }
 
     fn about(self) -> objects::Result<About> {
-        Ok(About { etag: hex(&self.md5.finalize()), ..self.about })
+        Ok(About { etag: self.hash.etag(), ..self.about })
     }
 }

@@ -2,9 +2,9 @@
 //! checksums in it hold for one size and modification time; when a program changed the file by a
 //! mount, they are void.
 
+use crate::etag;
 use crate::failure::{Result, error};
 use fs::{Attributes, Time};
-use md5::{Digest, Md5};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -73,14 +73,13 @@ impl About {
     }
 
     /// From the stored bytes, for a file with these attributes. One that the gateway did not write,
-    /// or that was changed since, gets an ETag that is not an MD5 (it has a dash) and changes with
-    /// the file's number, size and modification time.
+    /// or that was changed since, gets the ETag of a file.
     pub fn decode(stored: Option<&[u8]>, file: &Attributes) -> Self {
         let mut about: Self = stored.and_then(|stored| serde_json::from_slice(stored).ok()).unwrap_or_default();
         let is_of_file =
             (about.size, about.modified) == (file.size, (file.modified.seconds, file.modified.nanoseconds));
         if about.etag.is_empty() || !is_of_file {
-            about.etag = tag_of_file(file);
+            about.etag = etag::of_file(file);
             about.checksums.clear();
         }
         about
@@ -100,28 +99,4 @@ pub fn tags(given: Vec<(String, String)>) -> Result<BTreeMap<String, String>> {
         return Err(error!(InvalidTag, "an object has at most 10 tags, each key once"));
     }
     Ok(tags)
-}
-
-fn tag_of_file(file: &Attributes) -> String {
-    let mut bytes = Vec::with_capacity(28);
-    bytes.extend(file.ino.0.to_le_bytes());
-    bytes.extend(file.size.to_le_bytes());
-    bytes.extend(file.modified.seconds.to_le_bytes());
-    bytes.extend(file.modified.nanoseconds.to_le_bytes());
-    format!("{}-0", hex(&Md5::digest(&bytes)))
-}
-
-/// Bytes in hexadecimal.
-pub fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-/// The bytes of hexadecimal digits.
-pub fn unhex(text: &str) -> Option<Vec<u8>> {
-    let pairs = text.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2));
-    pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect()
 }

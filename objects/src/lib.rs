@@ -12,6 +12,7 @@
 pub mod about;
 pub mod batch;
 pub mod copy;
+pub mod etag;
 pub mod failure;
 pub mod home;
 pub mod level;

@@ -1,13 +1,14 @@
 //! Multipart uploads. An upload is a directory with one file for each part; its attribute says what
 //! it becomes. Completion shares the stripes of the parts and copies nothing.
 
-use crate::about::{ATTRIBUTE, About, hex, unhex};
+use crate::about::{ATTRIBUTE, About};
 use crate::copy::{To, join};
+use crate::etag;
 use crate::failure::{Error, Result, error, failed, is};
 use crate::home::is_missing;
 use crate::place::{Condition, Objects, answer, now, whole};
+use crate::text::hex;
 use fs::{Attributes, FileKind, Ino, RenameMode, Time};
-use md5::{Digest, Md5};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -159,17 +160,16 @@ pub fn complete(
     }
     objects.check(condition, objects.find(bucket, key)?.as_ref())?;
     let there = parts(objects, directory)?;
-    let (mut sources, mut sums) = (Vec::with_capacity(wanted.len()), Vec::with_capacity(16 * wanted.len()));
+    let mut sources = Vec::with_capacity(wanted.len());
     for (number, etag) in wanted {
         let part = there.get(number).ok_or_else(|| error!(InvalidPart, "part {number} is not there"))?;
         let about = objects.about(&part.file)?;
         if about.etag != *etag {
             return Err(error!(InvalidPart, "part {number} has another ETag"));
         }
-        sums.extend(unhex(&about.etag).ok_or_else(|| error!(InvalidPart))?);
         sources.push((part.file.ino, 0..part.file.size));
     }
-    let etag = format!("{}-{}", hex(&Md5::digest(&sums)), wanted.len());
+    let etag = etag::of_parts(wanted.iter().map(|(_, etag)| etag.as_str())).ok_or_else(|| error!(InvalidPart))?;
     let about = About { etag, ..upload.about };
     join(objects, &sources, &about, To::Object { bucket, key, condition })?;
     drop_upload(objects, id)?;

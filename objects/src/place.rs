@@ -70,7 +70,7 @@ impl Objects {
         Ok(Self {
             fs,
             home,
-            unique: crate::about::hex(&random),
+            unique: crate::text::hex(&random),
             count: AtomicU64::new(0),
             is_ending: AtomicBool::new(false),
             is_bucket: false,

@@ -1,4 +1,4 @@
-//! Percent-encoding, as URLs and the header of tags have it.
+//! Percent-encoding, as URLs and the header of tags have it, and hexadecimal.
 
 use std::fmt::Write;
 
@@ -37,6 +37,20 @@ pub fn decode(text: &str) -> Option<String> {
 pub fn pairs(text: &str) -> Option<Vec<(String, String)>> {
     let pairs = text.split('&').filter(|pair| !pair.is_empty());
     pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).map(|(a, b)| Some((decode(a)?, decode(b)?))).collect()
+}
+
+/// Bytes in hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The bytes of hexadecimal digits.
+pub fn unhex(text: &str) -> Option<Vec<u8>> {
+    let pairs = text.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2));
+    pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect()
 }
 
 #[cfg(test)]

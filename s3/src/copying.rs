@@ -7,11 +7,11 @@ use crate::get::{Conditions, timestamp};
 use crate::headers::{about, supported};
 use crate::reading::{etag, show};
 use hyper::HeaderMap;
-use objects::about::{About, hex};
+use objects::about::About;
 use objects::copy::{Source, To, join};
+use objects::etag::{Kind, of_bytes};
 use objects::now;
 use objects::store::Target;
-use s3s::crypto::{Checksum, Md5};
 use s3s::dto::{
     CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopyPartResult, MetadataDirective, TaggingDirective,
     UploadPartCopyInput, UploadPartCopyOutput,
@@ -115,10 +115,9 @@ impl Gateway {
                 return Err(s3_error!(InvalidRange, "the source ends before the range does"));
             }
             let sources: [Source; 1] = [(shown.file.ino, shown.range.clone())];
-            // Its bytes are not read, so this is no MD5 of them. It is one of what they are of.
+            // Its bytes are not read, so this is no hash of them. It is one of what they are of.
             let word = format!("{}:{}-{}", shown.about.etag, shown.range.start, shown.range.end);
-            let md5 = Md5::checksum(word.as_bytes());
-            let about = About { etag: hex(&md5), ..About::default() };
+            let about = About { etag: of_bytes(Kind::Blake3, word.as_bytes()), ..About::default() };
             join(objects, &sources, &about, To::File(parent, name))?;
             Ok(etag(&about))
         });

@@ -1,10 +1,12 @@
 //! What a client says of the bytes that it sends: MD5 and five checksums, in headers or behind the
-//! bytes. All that it says is compared before the object is there, and the checksums are kept.
+//! bytes. All that it says is compared before the object is there, and the checksums are kept. The
+//! ETag is made on the way.
 
 use hyper::HeaderMap;
-use objects::about::hex;
+use objects::etag::{Hash, Kind};
+use objects::text::hex;
 use s3s::checksum::ChecksumHasher;
-use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Md5, Sha1, Sha256};
+use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Sha1, Sha256};
 use s3s::dto::Checksum;
 use s3s::{S3Result, TrailingHeaders, s3_error};
 use std::collections::BTreeMap;
@@ -50,8 +52,9 @@ impl Claims {
         claims
     }
 
-    /// Something that goes over the bytes.
-    pub fn digest(&self) -> Digest {
+    /// Something that goes over the bytes. The ETag is the MD5 if the client says that, else of
+    /// the kind that is asked for.
+    pub fn digest(&self, etag: Kind) -> Digest {
         let is_wanted = |algorithm| self.checksums.contains_key(algorithm) || self.wanted.contains(&algorithm);
         let hasher = ChecksumHasher {
             crc32: is_wanted("crc32").then(Crc32::new),
@@ -60,7 +63,8 @@ impl Claims {
             sha1: is_wanted("sha1").then(Sha1::new),
             sha256: is_wanted("sha256").then(Sha256::new),
         };
-        Digest { md5: Md5::new(), hasher }
+        let kind = if self.md5.is_some() { Kind::Md5 } else { etag };
+        Digest { etag: Hash::new(kind), hasher }
     }
 
     /// Compares what was said with what the bytes are.
@@ -69,7 +73,7 @@ impl Claims {
     /// `BadDigest`.
     pub fn check(&self, sums: &Sums) -> S3Result<()> {
         if let Some(md5) = &self.md5
-            && *md5 != base64_simd::STANDARD.encode_to_string(sums.md5)
+            && base64_simd::STANDARD.decode_to_vec(md5).ok().is_none_or(|md5| hex(&md5) != sums.etag)
         {
             return Err(s3_error!(BadDigest, "the MD5 of the bytes is another one than Content-MD5"));
         }
@@ -95,14 +99,14 @@ impl Claims {
 
 /// Goes over the bytes of a body.
 pub struct Digest {
-    md5: Md5,
+    etag: Hash,
     hasher: ChecksumHasher,
 }
 
 impl Digest {
     /// The next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
-        self.md5.update(bytes);
+        self.etag.update(bytes);
         self.hasher.update(bytes);
     }
 
@@ -112,24 +116,17 @@ impl Digest {
             self.hasher.finalize();
         let values = [checksum_crc32, checksum_crc32c, checksum_crc64nvme, checksum_sha1, checksum_sha256];
         let found = ALGORITHMS.into_iter().zip(values).filter_map(|(name, value)| Some((name.to_owned(), value?)));
-        Sums { md5: self.md5.finalize(), checksums: found.collect() }
+        Sums { etag: self.etag.etag(), checksums: found.collect() }
     }
 }
 
-/// MD5 and checksums of a body.
+/// What a body is.
 #[derive(Clone, Debug, Default)]
 pub struct Sums {
-    /// Its MD5.
-    pub md5: [u8; 16],
+    /// Its ETag as an object, or a part.
+    pub etag: String,
     /// Its checksums in base64, by algorithm.
     pub checksums: BTreeMap<String, String>,
-}
-
-impl Sums {
-    /// The ETag of an object that was put in one piece.
-    pub fn etag(&self) -> String {
-        hex(&self.md5)
-    }
 }
 
 /// Checksums as the answers have them.
@@ -158,13 +155,14 @@ mod tests {
         let md5 = Some("JfnnlDI7RTiF9RgfG2JNCw==".to_owned());
         let claims = Claims::new(&headers, Some("SHA256"), md5, None);
         let sums = |bytes: &[u8]| {
-            let mut digest = claims.digest();
+            // The client says an MD5, so it is needed.
+            let mut digest = claims.digest(Kind::Blake3);
             digest.update(bytes);
             digest.finish()
         };
         let right = sums(b"123456789");
         claims.check(&right).unwrap();
-        assert_eq!(right.etag(), "25f9e794323b453885f5181f1b624d0b");
+        assert_eq!(right.etag, "25f9e794323b453885f5181f1b624d0b");
         assert_eq!(right.checksums.len(), 3);
         assert!(claims.check(&sums(b"123456788")).is_err());
         let only_md5 = Claims { md5: claims.md5.clone(), ..Claims::default() };

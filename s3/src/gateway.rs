@@ -1,10 +1,12 @@
 //! What all operations share: the objects, the threads for small ones, and the memory that bodies
 //! may take together.
 
+use crate::buffers::{Buffers, PIECE};
 use crate::known::Known;
 use crate::settings::Settings;
 use objects::Objects;
 use objects::batch::Batches;
+use objects::etag::Kind;
 use objects::listing::Listings;
 use s3s::{S3Error, S3ErrorCode, S3Result};
 use std::sync::{Arc, Mutex};
@@ -28,6 +30,10 @@ pub struct Gateway {
     pub known: Arc<Known<Arc<Settings>>>,
     /// Held by the thread that removes what is left over.
     pub sweeping: Arc<Mutex<()>>,
+    /// What ETags are made of.
+    pub etag: Kind,
+    /// What pieces of objects are read into.
+    pub buffers: Arc<Buffers>,
     /// Places of large bodies that are stored.
     pub large: Arc<Semaphore>,
     memory: Arc<Semaphore>,
@@ -36,7 +42,7 @@ pub struct Gateway {
 
 impl Gateway {
     /// A gateway whose bodies take `memory` bytes together (`server::Options`).
-    pub fn new(objects: Objects, memory: u64) -> Self {
+    pub fn new(objects: Objects, memory: u64, etag: Kind) -> Self {
         let units = u32::try_from(memory / UNIT).unwrap_or(u32::MAX).max(1);
         let objects = Arc::new(objects);
         Self {
@@ -44,6 +50,8 @@ impl Gateway {
             listings: Arc::new(Listings::new(memory / 16)),
             known: Arc::default(),
             sweeping: Arc::default(),
+            etag,
+            buffers: Arc::new(Buffers::new(PIECE as usize, (memory / 16 / PIECE) as usize)),
             large: Arc::new(Semaphore::new(LARGE)),
             memory: Arc::new(Semaphore::new(units as usize)),
             objects,

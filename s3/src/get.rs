@@ -1,10 +1,11 @@
 //! Objects become bytes. A file that is being read is open: if it is replaced meanwhile, the reader
 //! has the old one to its end.
 
+use crate::buffers::{Buffers, PIECE};
 use crate::failure::failed;
 use crate::gateway::Gateway;
 use bytes::Bytes;
-use fs::{FileSystem, Ino, Time};
+use fs::Time;
 use futures::StreamExt;
 use objects::Objects;
 use objects::Opened;
@@ -14,8 +15,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// How much is read at a time, in bytes.
-const PIECE: u64 = 1 << 20;
 /// Pieces that are read ahead of the client.
 const AHEAD: usize = 2;
 
@@ -70,13 +69,14 @@ pub fn timestamp(time: Time) -> Timestamp {
     Timestamp::from(at.unwrap_or(UNIX_EPOCH))
 }
 
-fn read(fs: &FileSystem, ino: Ino, range: &Range<u64>) -> fs::Result<Bytes> {
-    let mut piece = vec![0; (range.end - range.start) as usize];
-    let length = fs.read(ino, range.start, &mut piece)?;
-    if length < piece.len() {
-        return Err(fs::Error::Unavailable("the file became shorter while it was read".into()));
-    }
-    Ok(Bytes::from(piece))
+fn read(opened: &Opened, buffers: &Arc<Buffers>, range: &Range<u64>) -> fs::Result<Bytes> {
+    buffers.fill((range.end - range.start) as usize, |into| {
+        let length = opened.fs.read(opened.ino, range.start, into)?;
+        if length < into.len() {
+            return Err(fs::Error::Unavailable("the file became shorter while it was read".into()));
+        }
+        Ok(())
+    })
 }
 
 impl Gateway {
@@ -92,13 +92,14 @@ impl Gateway {
         let memory = self.take(length.min(PIECE * (AHEAD as u64 + 1))).await?;
         let first = range.start..range.end.min(range.start + PIECE);
         let (opened, asked) = (Arc::new(opened), first.clone());
-        let held = opened.clone();
-        let read_first = move |_: &Objects| read(&held.fs, held.ino, &asked).map_err(|error| failed(&error));
+        let (held, buffers) = (opened.clone(), self.buffers.clone());
+        let read_first = move |_: &Objects| read(&held, &buffers, &asked).map_err(|error| failed(&error));
         let bytes = self.beside(read_first).await?;
+        let buffers = self.buffers.clone();
         let pieces = (first.end..range.end).step_by(PIECE as usize).map(move |start| {
             let piece = start..range.end.min(start + PIECE);
-            let held = opened.clone();
-            tokio::task::spawn_blocking(move || read(&held.fs, held.ino, &piece).map_err(std::io::Error::other))
+            let (held, buffers) = (opened.clone(), buffers.clone());
+            tokio::task::spawn_blocking(move || read(&held, &buffers, &piece).map_err(std::io::Error::other))
         });
         let rest = futures::stream::iter(pieces)
             .buffered(AHEAD)

@@ -4,9 +4,9 @@
 
 pub use crate::rights::Rights;
 use fs::{FileKind, FileSystem, RenameMode};
-use objects::about::{hex, unhex};
 use objects::home::{Home, is_missing, new};
 use objects::multipart::entries;
+use objects::text::{hex, unhex};
 use objects::{KEY, Objects, now};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};

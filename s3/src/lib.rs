@@ -3,7 +3,7 @@
 //!
 //! - `objects`, a crate of its own: where objects are, what is kept of them, how they are put,
 //!   copied and listed.
-//! - `put`, `get`, `reading`: bodies of requests and answers.
+//! - `put`, `get`, `buffers`, `reading`: bodies of requests and answers.
 //! - `ops`: the operations of S3, each a few lines; `copying`, `removing`, `tags`, `parts`: those
 //!   that are longer; `asked`, `headers`, `digest`, `token`: what requests say.
 //! - `settings`, `configure`, `policy`, `cors`, `lifecycle`: what is set for a bucket.
@@ -14,6 +14,7 @@
 mod access;
 mod asked;
 mod buckets;
+mod buffers;
 mod configure;
 mod copying;
 mod cors;
@@ -44,6 +45,7 @@ mod tls;
 mod token;
 
 pub use objects::Objects;
+pub use objects::etag::Kind as Etag;
 pub use server::{Options, run};
 pub use silence::Taken;
 pub use tls::tls;

@@ -59,7 +59,7 @@ impl Gateway {
             }
         }
         complete(put.length, data.len() as u64)?;
-        let mut digest = put.claims.digest();
+        let mut digest = put.claims.digest(self.etag);
         digest.update(&data);
         let about = checked(&put, digest.finish())?;
         put_small(&self.objects, &self.batches, put.target, &about, &Bytes::from(data)).await?;
@@ -77,9 +77,9 @@ impl Gateway {
             self.beside(move |objects| Ok(objects.check(&condition, objects.find(&bucket, &key)?.as_ref())?)).await?;
         }
         let (sender, receiver) = channel(PIECES);
-        let declared = put.length;
+        let (declared, etag) = (put.length, self.etag);
         let writer = self.beside(move |objects| {
-            let (target, digest) = (put.target.clone(), put.claims.digest());
+            let (target, digest) = (put.target.clone(), put.claims.digest(etag));
             write(objects, &target, declared, Pieces { put, digest, receiver })
         });
         let reader = async move {
@@ -142,7 +142,7 @@ fn broken(error: s3s::StdError) -> S3Error {
 /// What is kept of a body, after what was said of it has been compared.
 fn checked(put: &Put, sums: Sums) -> S3Result<About> {
     put.claims.check(&sums)?;
-    Ok(About { etag: sums.etag(), checksums: sums.checksums, ..put.about.clone() })
+    Ok(About { etag: sums.etag, checksums: sums.checksums, ..put.about.clone() })
 }
 
 /// The pieces of a body, and what they are.

@@ -6,6 +6,7 @@ use fs::{Attributes, FileKind};
 use objects::Objects;
 use objects::Opened;
 use objects::about::About;
+use objects::etag::is_of_parts;
 use objects::listing::{Page, Question};
 use objects::text::encode;
 use s3s::dto::{Bucket, CommonPrefix, ETag, EncodingType, Object, ObjectStorageClass, Owner, Range};
@@ -43,9 +44,10 @@ pub fn show(
     let (found, about, opened) = objects.open(bucket, key)?;
     conditions.check(&about.etag, found.file.modified)?;
     match part {
-        None | Some(1) if part.is_none() || !about.etag.contains('-') => {}
-        Some(number) if number != 1 && !about.etag.contains('-') => return Err(s3_error!(InvalidPart)),
-        _ => return Err(s3_error!(NotImplemented, "which bytes were which part is not kept: give a range")),
+        None => {}
+        Some(1) if !is_of_parts(&about.etag) => {}
+        Some(_) if !is_of_parts(&about.etag) => return Err(s3_error!(InvalidPart)),
+        Some(_) => return Err(s3_error!(NotImplemented, "which bytes were which part is not kept: give a range")),
     }
     let size = found.file.size;
     let is_nothing = size == 0 && range.is_some();

@@ -14,6 +14,7 @@ use hyper::service::Service;
 use hyper::{Method, Request};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
+use objects::etag::Kind;
 use objects::{Objects, is_bucket};
 use s3s::host::{S3Host, VirtualHost};
 use s3s::service::{S3Service, S3ServiceBuilder};
@@ -46,8 +47,10 @@ const FORM: &[u8] = b"multipart/form-data";
 /// How a gateway serves.
 pub struct Options {
     /// What bodies may take together, in bytes. A page of a directory with millions of names takes
-    /// a sixteenth of that besides.
+    /// a sixteenth of that besides, and free buffers another one.
     pub memory: u64,
+    /// What ETags are made of.
+    pub etag: Kind,
     /// The most connections.
     pub connections: usize,
     /// Certificates, if clients use TLS.
@@ -188,7 +191,7 @@ async fn serve(
     ended: impl Future<Output = ()>,
 ) -> fs::Result<()> {
     let is_alone = !objects.fs.is_shared();
-    let gateway = Gateway::new(objects, options.memory);
+    let gateway = Gateway::new(objects, options.memory, options.etag);
     let mut builder = S3ServiceBuilder::new(gateway.clone());
     let access = Access::new(gateway.clone(), key);
     builder.set_auth(access.clone());

@@ -1,6 +1,7 @@
 //! Operations on a volume in a directory, without connections.
 
 mod doors;
+mod etags;
 mod listing;
 mod names;
 mod settings;
@@ -10,6 +11,7 @@ use fs::{Create, FileKind, FileSystem, OpenOptions, ROOT};
 use futures::StreamExt;
 use hyper::{HeaderMap, Method};
 use objects::Objects;
+use objects::etag::Kind;
 use objects::home::is_missing;
 use objects::sweep::sweep;
 use s3s::dto::*;
@@ -49,7 +51,7 @@ impl Lab {
     }
 
     fn gateway(&self) -> Gateway {
-        Gateway::new(Objects::new(self.fs().clone(), "/").unwrap(), MEMORY)
+        Gateway::new(Objects::new(self.fs().clone(), "/").unwrap(), MEMORY, Kind::Md5)
     }
 
     fn run<T>(&self, work: impl Future<Output = T>) -> T {

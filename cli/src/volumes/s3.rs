@@ -6,7 +6,7 @@ use super::s3_keys::{self, key_file};
 use super::server::{Signals, bind, ready};
 use super::{Writing, open_with, respond, server_of};
 use crate::failure::{Failure, Outcome};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use cluster::metrics::MountMetrics;
 use plan::sizes;
 use std::net::SocketAddr;
@@ -65,12 +65,15 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME", env = "WEFT_S3_DOMAIN", value_delimiter = ',')]
     domain: Vec<String>,
     /// What the bodies of requests may take in memory together; a page of a directory with millions
-    /// of names takes a sixteenth of that besides, and the volume has its own
+    /// of names takes a sixteenth of that besides, as free buffers do, and the volume has its own
     #[arg(
         long, value_name = "SIZE", default_value = "512M", value_parser = sizes::length::<u64>,
         env = "WEFT_S3_MEMORY"
     )]
     memory: u64,
+    /// What the ETag of an object is made of that is put in one piece
+    #[arg(long, value_enum, value_name = "HASH", default_value_t = Etag::Md5, env = "WEFT_S3_ETAG")]
+    etag: Etag,
     /// The most connections
     #[arg(
         long, value_name = "N", default_value_t = 10_000, env = "WEFT_S3_CONNECTIONS",
@@ -89,6 +92,24 @@ pub struct Arguments {
         value_parser = clap::value_parser!(u64).range(1..=86400)
     )]
     patience: u64,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Etag {
+    /// Its MD5, as S3 does it: clients may compare it with their bytes
+    Md5,
+    /// Its BLAKE3 hash, shortened, and -0: takes less than half of the processor time of a large
+    /// object, and no client compares it. Where a request has a Content-MD5 that is the ETag
+    Blake3,
+}
+
+impl From<Etag> for s3::Etag {
+    fn from(etag: Etag) -> Self {
+        match etag {
+            Etag::Md5 => Self::Md5,
+            Etag::Blake3 => Self::Blake3,
+        }
+    }
 }
 
 #[derive(Subcommand)]
@@ -156,6 +177,7 @@ fn serve(arguments: &Arguments, volume: &Path, as_json: bool) -> Outcome {
     let scheme = if tls.is_some() { "https" } else { "http" };
     let options = s3::Options {
         memory: arguments.memory.max(16 << 20),
+        etag: arguments.etag.into(),
         connections: arguments.connections,
         tls,
         domains: arguments.domain.clone(),
