@@ -84,11 +84,13 @@ class Client:
             self.local.buffer = bytearray(1 << 20)
         wire, buffer = self.local.socket, self.local.buffer
         head, body = prepared
-        if len(body) <= SMALL:
-            wire.sendall(head + body)
-        else:
-            wire.sendall(head)
-            wire.sendall(body)
+        try:
+            wire.sendall(head + body if len(body) <= SMALL else head)
+            if len(body) > SMALL:
+                wire.sendall(body)
+        except BrokenPipeError:
+            # It says why, and takes no more.
+            raise SystemExit(f"{self.address} refuses a body: {bytes(wire.recv(1000))}") from None
         read = 0
         while (end := buffer.find(b"\r\n\r\n", 0, read)) < 0:
             more = wire.recv_into(memoryview(buffer)[read:])
@@ -105,6 +107,9 @@ class Client:
             if not more:
                 raise SystemExit("a body is short")
             rest += more
+        if re.search(rb"(?i)\nconnection: *close", answer):
+            wire.close()
+            del self.local.socket
         return length
 
 
