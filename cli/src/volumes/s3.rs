@@ -98,7 +98,7 @@ pub struct Arguments {
 enum Etag {
     /// Its MD5, as S3 does it: clients may compare it with their bytes
     Md5,
-    /// Its BLAKE3 hash, shortened, and -0: takes less than half of the processor time of a large
+    /// Its BLAKE3 hash, shortened, and -0: takes about half of the processor time of a large
     /// object, and no client compares it. Where a request has a Content-MD5 that is the ETag
     Blake3,
 }
