@@ -9,7 +9,7 @@ use crate::reading::{etag, show};
 use hyper::HeaderMap;
 use objects::about::About;
 use objects::copy::{Source, To, join};
-use objects::etag::{Kind, of_bytes};
+use objects::etag::of_bytes;
 use objects::now;
 use objects::store::Target;
 use s3s::dto::{
@@ -109,6 +109,7 @@ impl Gateway {
         };
         let target = self.part(input.bucket, input.key, input.upload_id, input.part_number).await?;
         let Target::File { parent, name } = target else { return Err(s3_error!(InternalError)) };
+        let kind = self.etag;
         let tag = self.beside(move |objects| {
             let shown = show(objects, (&from.0, &from.1), &conditions, range.map(|(range, _)| range), None)?;
             if range.is_some_and(|(_, last)| last != shown.range.end - 1) {
@@ -117,7 +118,7 @@ impl Gateway {
             let sources: [Source; 1] = [(shown.file.ino, shown.range.clone())];
             // Its bytes are not read, so this is no hash of them. It is one of what they are of.
             let word = format!("{}:{}-{}", shown.about.etag, shown.range.start, shown.range.end);
-            let about = About { etag: of_bytes(Kind::Blake3, word.as_bytes()), ..About::default() };
+            let about = About { etag: of_bytes(kind, word.as_bytes()), ..About::default() };
             join(objects, &sources, &about, To::File(parent, name))?;
             Ok(etag(&about))
         });

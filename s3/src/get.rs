@@ -89,7 +89,9 @@ impl Gateway {
             return Ok(StreamingBlob::from(Body::empty()));
         }
         let length = range.end - range.start;
-        let memory = self.take(length.min(PIECE * (AHEAD as u64 + 1))).await?;
+        // A buffer may be longer than the last piece.
+        let held = if length <= PIECE / 2 { length } else { length.next_multiple_of(PIECE) };
+        let memory = self.take(held.min(PIECE * (AHEAD as u64 + 1))).await?;
         let first = range.start..range.end.min(range.start + PIECE);
         let (opened, asked) = (Arc::new(opened), first.clone());
         let (held, buffers) = (opened.clone(), self.buffers.clone());

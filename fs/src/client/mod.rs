@@ -306,9 +306,11 @@ impl FileSystem {
         if !self.is_read_only() {
             step("renewing chunk sets", &|| client.sets.renew(&self.store))?;
         }
-        step("telling what sets lack", &|| self.store.tell_lacking())?;
-        step("releasing chunk sets", &|| {
+        step("telling what sets lack", &|| {
             self.store.forget_synced();
+            self.store.tell_lacking()
+        })?;
+        step("releasing chunk sets", &|| {
             let sealed: Vec<SetId> = client.sets.taken().into_iter().filter(|&set| self.is_done_with(set)).collect();
             client.sets.release(&sealed)
         })?;

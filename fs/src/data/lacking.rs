@@ -120,7 +120,13 @@ impl Store {
         unsynced.retain(|writer| {
             let is_in = |list: &[Arc<SetWriter>]| list.iter().any(|other| Arc::ptr_eq(other, writer));
             // The pin ends after its stripe is written.
-            begins || !is_in(writers) || is_in(&open) || self.is_pinned(writer.layout().set) || writer.needs_sync()
+            let is_left =
+                begins || !is_in(writers) || is_in(&open) || self.is_pinned(writer.layout().set) || writer.needs_sync();
+            // A sync that still runs for others may have found what this one lacks.
+            if !is_left {
+                self.note_lacking(writer.layout().set, &writer.lacking());
+            }
+            is_left
         });
         unsynced.iter().map(|writer| writer.layout().set).collect()
     }
