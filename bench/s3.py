@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A gateway: `s3.py PATH/TO/weft`. Objects of 64 MiB and of 4 KiB are put and got, on a volume of
 rs:4+2 on six directories, and the processor time of the gateway for each is shown. With several
-programs, builds of before and after, they are measured side by side, in turns.
+programs, an earlier build and a later one, they are measured side by side, in turns, and with
+`--etag md5 blake3` each once with either kind of ETags.
 
 Peers in the same turns, which `go install` makes: `--minio PATH` (github.com/minio/minio, EC:2 on
 six directories) and `--versitygw PATH` (github.com/versity/versitygw, files of one directory, no
@@ -135,7 +136,7 @@ def weft(program, place, etag):
 
 
 def begun(program, volume, keys, etag="md5"):
-    # Programs of before know no such option, and take no notice of the variable.
+    # Earlier builds do not have the option, and ignore the variable.
     words = {**os.environ, "WEFT_S3_ETAG": etag}
     command = [program, "s3", volume, "--listen", "127.0.0.1:0"]
     process = subprocess.Popen(command, env=words, stdout=subprocess.PIPE, text=True)

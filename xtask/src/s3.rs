@@ -11,7 +11,7 @@ const CLIENT: &str = "boto3==1.44.8";
 /// The programs of the crate's tests.
 const PROGRAMS: [&str; 2] = ["boto.py", "kill.py"];
 /// As little as the benchmark can do, so that it goes on to work.
-const TINY: [&str; 6] = ["--rounds", "1", "--large", "1", "--small", "20"];
+const TINY: [&str; 9] = ["--rounds", "1", "--large", "1", "--small", "20", "--etag", "md5", "blake3"];
 
 /// Runs the client's tests with a release build of `weft`.
 pub fn check(root: &Path, weft: &Path) -> Result<(), String> {

@@ -98,8 +98,8 @@ pub struct Arguments {
 enum Etag {
     /// Its MD5, as S3 does it: clients may compare it with their bytes
     Md5,
-    /// Its BLAKE3 hash, shortened, and -0: takes about half of the processor time of a large
-    /// object, and no client compares it. Where a request has a Content-MD5 that is the ETag
+    /// Its BLAKE3 hash, shortened, and -0: a large put takes about half of the processor time, and
+    /// clients do not compare it. A request with a Content-MD5 gets that as its ETag
     Blake3,
 }
 

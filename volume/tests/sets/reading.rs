@@ -56,7 +56,7 @@ fn granules_that_a_range_cuts_are_verified_whole() {
     let (stripe, _) = lab.append(90_000, 1).unwrap();
     let (file, block) = (lab.file(0), u64::from(stripe.block));
     let begin = u64::from(stripe.record.0) + StripeHeader::encoded_bytes(stripe.block as usize) as u64;
-    // The range is not of the first and the last of these bytes.
+    // The range has only the second of these bytes. Its first and last granule have the others.
     for at in [10, 12_000, block - 10] {
         lab.disks[0].set(Faults { flipped: vec![(file, begin + at..begin + at + 1)], ..Faults::default() });
         lab.forget();
