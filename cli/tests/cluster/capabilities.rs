@@ -1,7 +1,7 @@
 //! A cluster with certificates and a key: what a client may do at a store, and that all works that
 //! should.
 
-use crate::lab::{Process, free_port};
+use crate::lab::{self, Process, WAIT_TIMEOUT, free_port};
 use crate::scratch::{Ended, Scratch, noise, run, weft};
 use cluster::capability::{Capability, Credentials, KEY_FILE, Rights, Token, now_ms};
 use cluster::store::Stores;
@@ -175,8 +175,7 @@ impl Secured {
     }
 
     pub fn heal(&self) {
-        self.operate(&["repair", &self.url()]).good();
-        self.weft(&["status", &self.url()]).good();
+        lab::heal(|words| self.operate(&[words, &[&self.url()]].concat()), || self.meta.log());
         self.weft(&["verify", &self.url()]).good();
     }
 }
@@ -208,13 +207,14 @@ pub fn is_refused<T: std::fmt::Debug>(done: std::io::Result<T>, says: &str) {
 #[test]
 fn a_store_does_what_a_capability_permits_and_nothing_else() {
     let cluster = Secured::new("rs:2+1", 3, &[]);
+    let started_at = Instant::now();
     let file = cluster.scratch.file("f", 3_000_000);
     cluster.weft(&["cp", file.to_str().unwrap(), &format!("{}:/f", cluster.url())]).good();
     let everything = cluster.target(Some(cluster.key()));
     let chunk = everything.list().unwrap().into_iter().map(|(file, _)| file);
     let chunk = chunk.into_iter().find(|file| matches!(file, TargetFile::Chunk { .. })).expect("a chunk");
     let TargetFile::Chunk { set, position } = chunk else { unreachable!() };
-    let (later, mut bytes) = (now_ms() + 60_000, [0; 100]);
+    let (later, mut bytes) = (now_ms() + 600_000, [0; 100]);
     let read = |target: &RemoteTarget| target.read_at(chunk, 0, &mut [0; 100]);
     let write = |target: &RemoteTarget| target.write(chunk, 0, &[IoSlice::new(b"ruined")], Durable::Later).map(drop);
     assert_eq!(everything.read_at(chunk, 0, &mut bytes).unwrap(), 100);
@@ -282,7 +282,7 @@ fn a_store_does_what_a_capability_permits_and_nothing_else() {
     };
     let begun = Instant::now();
     while of(1).sync(chunk).is_ok() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "no store hears that a session has ended");
+        assert!(begun.elapsed() < WAIT_TIMEOUT, "no store hears that a session has ended");
         std::thread::sleep(Duration::from_millis(50));
     }
     is_refused(of(1).sync(chunk).map(drop), "has ended");
@@ -326,7 +326,9 @@ fn a_store_does_what_a_capability_permits_and_nothing_else() {
     // A member that does what it must not is named, and cannot fill the log.
     let log = cluster.stores[0].log();
     let refused: Vec<&str> = log.lines().filter(|line| line.contains("is refused")).collect();
-    assert!(refused.len() == 1 && refused[0].contains("laptop is refused: a capability"), "{log}");
+    // Once a minute.
+    let most = || 1 + started_at.elapsed().as_secs() as usize / 60;
+    assert!((1..=most()).contains(&refused.len()) && refused[0].contains("laptop is refused: a capability"), "{log}");
     // A member of another cluster does not get that far.
     let other = cluster.scratch.path.join("other");
     run(weft().args(["cluster", "init"]).arg(&other).args(["--member", "meta"])).good();
@@ -337,7 +339,7 @@ fn a_store_does_what_a_capability_permits_and_nothing_else() {
     }
     let log = cluster.meta.log();
     let strangers = log.lines().filter(|line| line.contains("TLS")).count();
-    assert_eq!(strangers, 1, "{log}");
+    assert!((1..=most()).contains(&strangers), "{log}");
     let secret = fs::read_to_string(cluster.scratch.path.join("ids").join(KEY_FILE)).unwrap();
     let secret = secret.trim().rsplit(' ').next().unwrap();
     for process in cluster.stores.iter().chain([&cluster.meta]) {
@@ -401,7 +403,7 @@ fn a_cluster_with_a_key_is_written_read_repaired_and_given_another_key() {
             assert_eq!(done["bytes"], done["bytes_made_by_stores"], "{done}");
             break;
         }
-        assert!(begun.elapsed() < Duration::from_secs(60), "{}", done.errors);
+        assert!(begun.elapsed() < WAIT_TIMEOUT, "{}", done.errors);
         std::thread::sleep(Duration::from_millis(500));
     }
     // The stores say where they are.

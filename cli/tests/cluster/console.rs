@@ -1,6 +1,6 @@
 //! The page about a volume: what it says, and who may do what on it.
 
-use crate::lab::{Cluster, Process, free_port};
+use crate::lab::{Cluster, Process, WAIT_TIMEOUT, free_port};
 use crate::scratch::{Scratch, run, weft};
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -42,7 +42,7 @@ fn wait(address: &str, what: impl Fn(&Value) -> bool) -> Value {
         if what(&state) {
             return state;
         }
-        assert!(begun.elapsed() < Duration::from_secs(60), "{state:#}");
+        assert!(begun.elapsed() < WAIT_TIMEOUT, "{state:#}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

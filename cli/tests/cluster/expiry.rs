@@ -1,7 +1,7 @@
 //! Capabilities of a client that lives longer than they do.
 
 use crate::capabilities::{Secured, is_refused};
-use crate::lab::{Process, possible};
+use crate::lab::{Process, WAIT_TIMEOUT, possible};
 use crate::scratch::{noise, run, weft};
 use crate::stores::drop_caches;
 use cluster::capability::{Rights, now_ms};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use volume::target::{ReadAt, Target, TargetFile};
 
 /// Seconds. A capability is good for two leases at most, and here the clocks are the same.
-const LEASE: u64 = 2;
+const LEASE: u64 = 4;
 
 #[test]
 fn a_client_outlives_its_capabilities() {
@@ -48,7 +48,7 @@ fn a_client_outlives_its_capabilities() {
     drop(log);
     assert!(fs::read(point.join("log")).unwrap() == noise(700_000).repeat(rounds + 1));
     run(weft().env("TMPDIR", &cluster.scratch.path).arg("unmount").arg(&point)).good();
-    assert!(mount.ended(Duration::from_secs(30)), "{}", mount.log());
+    assert!(mount.ended(WAIT_TIMEOUT), "{}", mount.log());
 
     // One that is given no others is refused with the moment of expiry.
     let everything = cluster.target(Some(cluster.key()));

@@ -127,7 +127,7 @@ fn a_mount_that_is_stopped_holds_no_drain_up() {
     if !possible("a_mount_that_is_stopped_holds_no_drain_up") {
         return;
     }
-    let cluster = Cluster::with("rs:2+1", 4, &["--lease", "3"]);
+    let cluster = Cluster::with("rs:2+1", 4, &["--lease", "10"]);
     let stuck = cluster.mount("stuck");
     let mut file = File::create(stuck.at("file")).unwrap();
     file.write_all(&noise(900_000)).unwrap();

@@ -12,6 +12,9 @@ use wire::frame::{FrameKind, FrameLimits, Header};
 use wire::hello::{HELLO_BYTES, Hello};
 use wire::{Role, VERSIONS};
 
+/// Nothing is waited for: seconds at most, on a machine that is ten times too busy.
+const SOON: Duration = Duration::from_secs(120);
+
 /// Resident memory of a process in bytes.
 fn memory(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/statm")).unwrap();
@@ -73,7 +76,7 @@ fn garbage_and_idle_connections_harm_nobody() {
             begun.elapsed(),
             memory(process).saturating_sub(before) >> 10
         );
-        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
         assert!(memory(process) < before + (64 << 20), "{} bytes", memory(process) - before);
         drop(kept);
     }
@@ -199,10 +202,10 @@ fn who_announces_much_and_sends_little_fails_nobodys_fsync() {
 fn what_is_given_wrongly_is_refused_in_one_line() {
     let cluster = Cluster::new("rs:4+2", 6);
     let scratch = &cluster.scratch.path;
-    let within = |seconds: u64, command: &mut std::process::Command, status: i32| {
+    let soon = |command: &mut std::process::Command, status: i32| {
         let begun = Instant::now();
         let said = run(command).failed(status);
-        assert!(begun.elapsed() < Duration::from_secs(seconds), "{:?}: {said}", begun.elapsed());
+        assert!(begun.elapsed() < SOON, "{:?}: {said}", begun.elapsed());
         said
     };
     let listen = |port: u16| format!("127.0.0.1:{port}");
@@ -210,22 +213,20 @@ fn what_is_given_wrongly_is_refused_in_one_line() {
     let volume = scratch.join("vol");
     let disk = scratch.join("disk new");
     fs::create_dir(&disk).unwrap();
-    let said = within(5, weft().args(["serve", "store", "--listen", &listen(cluster.ports[0])]).arg(&disk), 1);
+    let said = soon(weft().args(["serve", "store", "--listen", &listen(cluster.ports[0])]).arg(&disk), 1);
     assert!(said.contains("cannot listen on") && said.contains(&cluster.ports[0].to_string()), "{said}");
-    let said = within(5, weft().args(["serve", "meta", "--listen", &listen(cluster.port)]).arg(&volume), 1);
+    let said = soon(weft().args(["serve", "meta", "--listen", &listen(cluster.port)]).arg(&volume), 1);
     assert!(said.contains("cannot listen on"), "{said}");
-    let said = within(10, weft().args(["serve", "meta", "--listen", &listen(free_port())]).arg(&volume), 1);
+    let said = soon(weft().args(["serve", "meta", "--listen", &listen(free_port())]).arg(&volume), 1);
     assert!(
         said.contains("in use") || said.contains("served on") || said.contains("open in another process"),
         "{said}"
     );
-    let said = within(5, weft().args(["serve", "meta", "--listen", &listen(free_port())]).arg(&disk), 1);
+    let said = soon(weft().args(["serve", "meta", "--listen", &listen(free_port())]).arg(&disk), 1);
     assert!(said.contains("no volume") || said.contains("not a volume"), "{said}");
-    let said =
-        within(5, weft().args(["serve", "store", "--listen", &listen(free_port())]).arg(scratch.join("disk0")), 1);
+    let said = soon(weft().args(["serve", "store", "--listen", &listen(free_port())]).arg(scratch.join("disk0")), 1);
     assert!(said.contains("in use") || said.contains("served on") || said.contains("another process"), "{said}");
-    let said =
-        within(5, weft().args(["serve", "store", "--listen", &listen(free_port())]).arg(scratch.join("absent")), 1);
+    let said = soon(weft().args(["serve", "store", "--listen", &listen(free_port())]).arg(scratch.join("absent")), 1);
     assert!(said.contains("absent"), "{said}");
     for command in [["store", "0.0.0.0:0"], ["meta", "[::]:0"]] {
         let path = if command[0] == "store" { &disk } else { &volume };
@@ -236,11 +237,11 @@ fn what_is_given_wrongly_is_refused_in_one_line() {
     let nobody = free_port();
     let mut stores: Vec<String> = (0..5).map(|n| format!("store://127.0.0.1:{}/disk{n}", cluster.ports[n])).collect();
     stores.push(format!("store://127.0.0.1:{nobody}/disk5"));
-    let said = within(20, weft().arg("create").arg(scratch.join("other")).args(["--code", "rs:4+2"]).args(&stores), 1);
+    let said = soon(weft().arg("create").arg(scratch.join("other")).args(["--code", "rs:4+2"]).args(&stores), 1);
     assert!(said.contains("store://"), "{said}");
     assert!(!scratch.join("other/volume.json").exists());
     stores[5] = format!("store://127.0.0.1:{}/absent", cluster.ports[5]);
-    let said = within(20, weft().arg("create").arg(scratch.join("other")).args(["--code", "rs:4+2"]).args(&stores), 1);
+    let said = soon(weft().arg("create").arg(scratch.join("other")).args(["--code", "rs:4+2"]).args(&stores), 1);
     assert!(said.contains("store://"), "{said}");
     // Clients.
     let down = format!("weft://127.0.0.1:{nobody}/vol");
@@ -250,7 +251,7 @@ fn what_is_given_wrongly_is_refused_in_one_line() {
         // Of two names, what looks after a volume needs only one of a server.
         for command in if url == &wrong { vec!["ls"] } else { vec!["ls", "status", "verify"] } {
             let at = if command == "ls" { format!("{url}:/") } else { url.clone() };
-            let said = within(25, weft().arg(command).arg(at), 1);
+            let said = soon(weft().arg(command).arg(at), 1);
             assert!(said.contains(&says), "{command} {url}: {said}");
         }
     }
@@ -258,7 +259,7 @@ fn what_is_given_wrongly_is_refused_in_one_line() {
         let point = scratch.join("point");
         fs::create_dir(&point).unwrap();
         for url in [&down, &wrong, &store] {
-            let said = within(25, weft().env("TMPDIR", scratch).arg("mount").arg(url).arg(&point), 1);
+            let said = soon(weft().env("TMPDIR", scratch).arg("mount").arg(url).arg(&point), 1);
             assert!(said.contains("127.0.0.1:"), "{said}");
         }
     }

@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A process that says in a line that it is ready.
-const READY: Duration = Duration::from_secs(60);
+/// What must happen has happened by then, also on a machine that is ten times too busy.
+pub const WAIT_TIMEOUT: Duration = Duration::from_secs(300);
 /// A test that takes longer hangs.
-const TEST_TIMEOUT: Duration = Duration::from_secs(150);
+const TEST_TIMEOUT: Duration = Duration::from_secs(800);
 
 /// Whether there is a FUSE here; says so if not.
 pub fn possible(test: &str) -> bool {
@@ -105,7 +105,7 @@ impl Process {
             let ended = self.child.lock().unwrap().as_mut().and_then(|child| child.try_wait().ok().flatten());
             match ended {
                 Some(status) => break format!("it ended: {status}"),
-                None if begun.elapsed() > READY => break "it is silent".into(),
+                None if begun.elapsed() > WAIT_TIMEOUT => break "it is silent".into(),
                 None => std::thread::sleep(Duration::from_millis(2)),
             }
         };
@@ -154,7 +154,7 @@ impl Process {
     #[track_caller]
     pub fn end(&self) -> bool {
         self.signal(Signal::TERM);
-        self.ended(Duration::from_secs(60))
+        self.ended(WAIT_TIMEOUT)
     }
 
     /// Waits for its end; returns whether it was a good one.
@@ -211,7 +211,7 @@ impl Mount {
     #[track_caller]
     pub fn unmount(self) {
         run(weft().env("TMPDIR", &self.scratch).arg("unmount").arg(&self.point)).good();
-        assert!(self.process.ended(Duration::from_secs(30)), "{}", self.log());
+        assert!(self.process.ended(WAIT_TIMEOUT), "{}", self.log());
     }
 }
 
@@ -370,11 +370,11 @@ impl Cluster {
         Mount { process, point, machine }
     }
 
-    /// All kinds of things are well.
+    /// All blocks are as they were written, once what a late store lacks is repaired: one is late
+    /// on a busy machine.
     #[track_caller]
     pub fn is_healthy(&self) {
-        let status = self.on(&["status", "--json"]);
-        assert_eq!(status.status, 0, "{}{}", String::from_utf8_lossy(&status.output), status.errors);
+        self.heal();
         self.on(&["verify"]).good();
     }
 
@@ -401,7 +401,7 @@ pub fn heal(on: impl Fn(&[&str]) -> Ended, log: impl Fn() -> String) {
             return;
         }
         let status = String::from_utf8_lossy(&status.output);
-        assert!(begun.elapsed() < Duration::from_secs(60), "it does not heal: {}{status}{}", repair.errors, log());
+        assert!(begun.elapsed() < WAIT_TIMEOUT, "it does not heal: {}{status}{}", repair.errors, log());
         std::thread::sleep(Duration::from_millis(300));
     }
 }

@@ -1,6 +1,6 @@
 //! What an operator's monitoring sees of servers and a mount.
 
-use crate::lab::{Cluster, Process, free_port, possible};
+use crate::lab::{Cluster, Process, WAIT_TIMEOUT, free_port, possible};
 use crate::scratch::{Scratch, run, weft};
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -37,7 +37,7 @@ fn wait_until(port: u16, ready: bool) {
         if (status == 200) == ready {
             return;
         }
-        assert!(begun.elapsed() < Duration::from_secs(60), "still {status}: {text}");
+        assert!(begun.elapsed() < WAIT_TIMEOUT, "still {status}: {text}");
         std::thread::sleep(Duration::from_millis(200));
     }
 }
@@ -112,7 +112,7 @@ fn a_mount_and_its_servers_tell_what_they_do() {
         if stores.iter().all(told) {
             break;
         }
-        assert!(begun.elapsed() < Duration::from_secs(60), "{shown}");
+        assert!(begun.elapsed() < WAIT_TIMEOUT, "{shown}");
         std::thread::sleep(Duration::from_millis(200));
     }
     let metrics = get(meta, "/metrics").1;
@@ -133,7 +133,7 @@ fn a_mount_and_its_servers_tell_what_they_do() {
             assert!(sample(&text, "weft_volume_free_bytes") <= sample(&text, "weft_volume_size_bytes"));
             break;
         }
-        assert!(begun.elapsed() < Duration::from_secs(60), "{text}");
+        assert!(begun.elapsed() < WAIT_TIMEOUT, "{text}");
         std::thread::sleep(Duration::from_millis(200));
     }
     // With two of three stores away nothing can be read.

@@ -1,7 +1,7 @@
 //! Where chunks go, which targets are there, and what the loss of a whole domain does.
 
 use crate::coding::chunks;
-use crate::lab::{Cluster, possible};
+use crate::lab::{Cluster, WAIT_TIMEOUT, possible};
 use crate::scratch::{Scratch, noise, run, weft};
 use crate::stores::{all_there, write_synced};
 use plan::SetId;
@@ -28,7 +28,7 @@ impl Cluster {
                 assert!(targets.iter().all(|target| target["state_seconds"].is_u64()));
                 return;
             }
-            assert!(begun.elapsed() < Duration::from_secs(60), "{states:?}");
+            assert!(begun.elapsed() < WAIT_TIMEOUT, "{states:?}");
             std::thread::sleep(Duration::from_millis(200));
         }
     }
@@ -93,6 +93,7 @@ fn a_whole_rack_is_lost_and_nothing_with_it() {
     }
     cluster.target("placement", &["round-robin", "--domain-level", "1"]);
     (0..4).for_each(|n| copy(&format!("file{n}"), 1_500_000));
+    cluster.heal();
     let status = cluster.status();
     assert_eq!((&status["placement"], &status["domain_level"]), (&"round-robin".into(), &1.into()));
     assert_eq!(status["targets"][3]["domain"], "rack1/host3");
@@ -123,7 +124,7 @@ fn a_whole_rack_is_lost_and_nothing_with_it() {
     // Their chunks are rebuilt in the other racks.
     let begun = Instant::now();
     while cluster.status()["chunk_sets_to_repair"] != 0 {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{}", cluster.meta.log());
+        assert!(begun.elapsed() < WAIT_TIMEOUT, "{}", cluster.meta.log());
         std::thread::sleep(Duration::from_millis(200));
     }
     let domains = cluster.status()["domains"].clone();
@@ -217,7 +218,7 @@ fn sets_avoid(cluster: &Cluster, slow: usize) {
             assert!(status["targets"][slow]["load"]["delay"].as_f64().unwrap() > 0.0, "{status}");
             break;
         }
-        assert!(begun.elapsed() < Duration::from_secs(60), "{scores:?}");
+        assert!(begun.elapsed() < WAIT_TIMEOUT, "{scores:?}");
         std::thread::sleep(Duration::from_millis(200));
     }
     // Each copy is a client, and gets chunk sets of its own.
@@ -290,6 +291,7 @@ fn too_few_domains_are_told_of() {
     }
     let file = cluster.scratch.file("f", 1_000_000);
     run(weft().arg("cp").arg(file).arg(cluster.at("f"))).good();
+    cluster.heal();
     let status = String::from_utf8(cluster.on(&["status"]).good()).unwrap();
     assert!(status.contains("the loss of left (3 targets) would lose "), "{status}");
     assert!(!status.contains("the loss of right"), "{status}");

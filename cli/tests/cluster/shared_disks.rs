@@ -1,6 +1,6 @@
 //! Several volumes of different codes on the same disks of the same stores.
 
-use crate::lab::{Process, free_port, heal};
+use crate::lab::{Process, WAIT_TIMEOUT, free_port, heal};
 use crate::metrics::get;
 use crate::scratch::{Ended, Scratch, noise, run, weft};
 use std::ffi::OsString;
@@ -143,7 +143,7 @@ fn one_metadata_server_has_two_volumes() {
     let (second, at_second) = server("b", "meta", &others.each_ref().map(PathBuf::as_path), &more, place);
     let begun = Instant::now();
     while on(&["meta", "handover"], &url(&at_first, "mails"), &["b"]).status != 0 {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{}", first.log());
+        assert!(begun.elapsed() < WAIT_TIMEOUT, "{}", first.log());
         std::thread::sleep(Duration::from_millis(100));
     }
     for at in [&at_first, &at_second] {

@@ -1,7 +1,7 @@
 //! A metadata server that is started before its stores, as when all machines of a cluster are
 //! switched on together.
 
-use crate::lab::{Cluster, Process, free_port};
+use crate::lab::{Cluster, Process, WAIT_TIMEOUT, free_port};
 use crate::scratch::{noise, run, weft};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ const WAIT_MESSAGE: &str = "waits for the stores";
 fn says(process: &Process, what: &str, times: usize) {
     let begun = Instant::now();
     while process.log().matches(what).count() < times {
-        assert!(begun.elapsed() < Duration::from_secs(60), "it does not say {what:?}: {}", process.log());
+        assert!(begun.elapsed() < WAIT_TIMEOUT, "it does not say {what:?}: {}", process.log());
         sleep(Duration::from_millis(20));
     }
 }
@@ -46,7 +46,7 @@ fn the_metadata_server_is_started_before_its_stores_and_waits_for_them() {
         cluster.meta.signal(rustix::process::Signal::TERM);
         let why = starts.join().unwrap().unwrap_err();
         assert!(why.contains("it ended: exit status: 0"), "{why}");
-        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < WAIT_TIMEOUT, "{:?}", begun.elapsed());
     });
     // Nor does it wait for ever, or for what does not come by waiting.
     let listen = format!("127.0.0.1:{}", free_port());

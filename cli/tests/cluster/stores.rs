@@ -1,6 +1,6 @@
 //! Stores that are killed, stopped and started again.
 
-use crate::lab::{Cluster, possible};
+use crate::lab::{Cluster, WAIT_TIMEOUT, possible};
 use crate::scratch::noise;
 use std::fs::{self, File};
 use std::io::Write;
@@ -11,7 +11,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// Nobody waits longer for stores that do not answer.
-pub const MAX_WAIT: Duration = Duration::from_secs(20);
+pub const MAX_WAIT: Duration = Duration::from_secs(60);
 
 #[test]
 fn what_one_mount_wrote_another_reads_also_after_a_restart() {
@@ -85,7 +85,7 @@ impl Load {
 fn more(count: &AtomicUsize, steps: usize) {
     let (begun, until) = (Instant::now(), count.load(Ordering::SeqCst) + steps);
     while count.load(Ordering::SeqCst) < until {
-        assert!(begun.elapsed() < Duration::from_secs(120), "it does not go on");
+        assert!(begun.elapsed() < WAIT_TIMEOUT, "it does not go on");
         sleep(Duration::from_millis(10));
     }
 }
@@ -243,11 +243,11 @@ fn three_stores_are_killed_and_it_goes_on_when_they_are_back() {
     eprintln!("read failed after {read_after:.2?}, write {:.2?} later", all_after - read_after);
     assert_eq!(read.unwrap_err().raw_os_error(), Some(5));
     assert_eq!(written.unwrap_err().raw_os_error(), Some(5));
-    assert!(all_after < Duration::from_secs(40), "{all_after:?}");
+    assert!(all_after < Duration::from_secs(120), "{all_after:?}");
     gone.iter().for_each(|store| store.start());
     let begun = Instant::now();
     while fs::read(mount.at("big")).is_err() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "reads do not go on");
+        assert!(begun.elapsed() < WAIT_TIMEOUT, "reads do not go on");
         sleep(Duration::from_millis(50));
     }
     let read_after = begun.elapsed();
@@ -259,7 +259,7 @@ fn three_stores_are_killed_and_it_goes_on_when_they_are_back() {
         });
         match written {
             Ok(()) => break,
-            Err(why) => assert!(begun.elapsed() < Duration::from_secs(30), "writes do not go on: {why}"),
+            Err(why) => assert!(begun.elapsed() < WAIT_TIMEOUT, "writes do not go on: {why}"),
         }
         sleep(Duration::from_millis(50));
     }

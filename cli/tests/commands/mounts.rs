@@ -61,7 +61,7 @@ impl Mounted {
             fs::read_to_string(format!("/proc/{}/stat", self.process)).is_ok_and(|stat| !stat.contains(") Z "))
         };
         while is_there() {
-            assert!(begun.elapsed() < Duration::from_secs(20), "the mount does not end");
+            assert!(begun.elapsed() < Duration::from_secs(300), "the mount does not end");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -152,7 +152,7 @@ fn a_signal_commits_everything() {
     mounted.signal(rustix::process::Signal::TERM);
     let begun = Instant::now();
     while mounted.point.join("big0").exists() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "the mount does not go");
+        assert!(begun.elapsed() < Duration::from_secs(300), "the mount does not go");
         std::thread::sleep(Duration::from_millis(5));
     }
     held.write_all(&noise(1000)).unwrap();
@@ -188,7 +188,7 @@ fn unmounting_waits_until_the_volume_can_be_opened() {
     let mut child = command.spawn().unwrap();
     let begun = Instant::now();
     while !mounted.point.join("f0").exists() {
-        assert!(begun.elapsed() < Duration::from_secs(20) && child.try_wait().unwrap().is_none());
+        assert!(begun.elapsed() < Duration::from_secs(300) && child.try_wait().unwrap().is_none());
         std::thread::sleep(Duration::from_millis(5));
     }
     mounted.unmount(&[]).good();
@@ -251,9 +251,12 @@ fn chunks_that_are_removed_under_a_mount_are_noticed() {
     let mounted = Mounted::new("rs:4+2", 6);
     let (volume, point) = (&mounted.volume, &mounted.point);
     fs::write(point.join("f"), noise(3_000_000)).unwrap();
-    let status = volume.on(&["status", "--json"]).json();
-    let bytes = |name: &str| status[name].as_u64().unwrap();
-    assert_eq!(bytes("bytes") + bytes("uncommitted_bytes"), 3_000_000, "{status}");
+    // A commit in the background may come between its two figures.
+    let counted = || {
+        let status = volume.on(&["status", "--json"]).json();
+        status["bytes"].as_u64().unwrap() + status["uncommitted_bytes"].as_u64().unwrap()
+    };
+    assert!((0..100).any(|_| counted() == 3_000_000), "{}", counted());
     File::open(point.join("f")).unwrap().sync_all().unwrap();
     volume.becomes_healthy();
     (0..3).for_each(|disk| volume.chunks(disk).iter().for_each(|chunk| fs::remove_file(chunk).unwrap()));

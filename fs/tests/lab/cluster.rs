@@ -17,6 +17,8 @@ use std::time::Duration;
 
 /// How long a silent client keeps its session.
 pub const LEASE: Duration = Duration::from_secs(5);
+/// Longer than a test should take.
+pub const LONG_LEASE: Duration = Duration::from_secs(600);
 
 /// A server that can die and restart, on the disks of a lab.
 pub struct Cluster {
@@ -150,9 +152,14 @@ impl Call for Link {
 impl Cluster {
     /// A server on new disks.
     pub fn new(code: &str, targets: usize) -> Arc<Self> {
+        Self::with_lease(code, targets, LEASE)
+    }
+
+    /// The same with another lease. With a long one, who waits for its end waits for minutes.
+    pub fn with_lease(code: &str, targets: usize, lease: Duration) -> Arc<Self> {
         let cluster = Arc::new(Self {
             lab: Mutex::new(Lab::new(code, targets)),
-            session_lease: Mutex::new(LEASE),
+            session_lease: Mutex::new(lease),
             server: Mutex::default(),
             hidden: Mutex::default(),
         });
@@ -241,7 +248,7 @@ impl Cluster {
     /// Waits until there are this many clients.
     pub fn until_clients(self: &Arc<Self>, count: usize) {
         let cluster = self.clone();
-        super::within(30, move || {
+        super::within(300, move || {
             while lock(&cluster.server).as_ref().is_none_or(|server| server.clients().len() != count) {
                 std::thread::sleep(Duration::from_millis(20));
             }

@@ -5,7 +5,7 @@ pub mod cluster;
 pub mod place;
 
 use fs::label::{Label, Member};
-use fs::{FileKind, FileSystem, New, OpenOptions, ROOT};
+use fs::{FileKind, FileSystem, New, OpenOptions, ROOT, Status};
 use meta::kv::MemoryIndex;
 use plan::{Ino, TargetId};
 use std::path::PathBuf;
@@ -147,6 +147,23 @@ pub fn assert_sound(fs: &FileSystem) {
     assert!(checked.problems.is_empty(), "{:#?}", checked.problems);
     let verified = fs.verify(&Control::default()).unwrap();
     assert!(verified.is_sound(), "{:#?}", verified.problems);
+}
+
+/// Repairs until all targets answer and nothing is lacking: on a busy machine a target is late for
+/// a moment, and lacks what was written meanwhile.
+#[track_caller]
+pub fn settled(fs: &FileSystem) -> Status {
+    let mut settled = None;
+    until("all targets have what they should", || {
+        let repaired = fs.repair(&Control::default()).is_ok_and(|done| done.failed.is_empty());
+        let status = fs.status().unwrap();
+        let answer = status.targets.iter().all(|target| target.problem.is_none());
+        let metadata = status.metadata_error.is_none() && status.mirrors.0 >= status.mirrors.1;
+        let whole = status.to_repair == 0 && status.new_blocks.0 >= status.new_blocks.1;
+        settled = (repaired && answer && metadata && whole).then_some(status);
+        settled.is_some()
+    });
+    settled.expect("it was seen")
 }
 
 /// Waits for an event.

@@ -53,7 +53,7 @@ impl Soak {
         // The next targets to fail may be those that have the metadata now.
         let begun = Instant::now();
         while !self.fs.status().unwrap().is_healthy() {
-            assert!(begun.elapsed() < Duration::from_secs(30), "{:#?}", self.fs.status());
+            assert!(begun.elapsed() < Duration::from_secs(300), "{:#?}", self.fs.status());
             std::thread::sleep(Duration::from_millis(5));
         }
     }

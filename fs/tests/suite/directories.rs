@@ -1,7 +1,7 @@
 //! Volumes in directories: opened, lost, found again and rebuilt.
 
 use crate::lab::place::Place;
-use crate::lab::{assert_sound, content, make, new, pattern, until};
+use crate::lab::{assert_sound, content, make, new, pattern, settled, until};
 use fs::{Error, FileKind, FileSystem, OpenOptions, ROOT, Sessions};
 use plan::Ino;
 use std::os::unix::fs::MetadataExt;
@@ -179,7 +179,7 @@ fn space_on_disks_is_given_back() {
     (0..5).for_each(|n| fs.unlink(ROOT, format!("f{}", n * 2).as_bytes()).unwrap());
     let begun = Instant::now();
     while chunks() >= full * 2 / 3 {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{} of {full}", chunks());
+        assert!(begun.elapsed() < Duration::from_secs(300), "{} of {full}", chunks());
         std::thread::sleep(Duration::from_millis(50));
     }
     assert_sound(&fs);
@@ -269,7 +269,7 @@ fn chunks_that_are_removed_while_they_are_open_are_noticed_and_saved() {
     let file = make(&fs, "file");
     fs.write(file, 0, &pattern(1, 3_000_000)).unwrap();
     fs.sync_all().unwrap();
-    assert!(fs.status().unwrap().is_healthy());
+    assert!(settled(&fs).is_healthy());
     // More losses than the code survives; one of them is a chunk replaced by a shortened copy of
     // itself.
     (0..2).for_each(|number| chunks_of(&place, number).iter().for_each(|path| std::fs::remove_file(path).unwrap()));
@@ -287,7 +287,7 @@ fn chunks_that_are_removed_while_they_are_open_are_noticed_and_saved() {
     assert_eq!((found.problems.len(), found.lost), (3, 0), "{:?}", found.problems);
     let repaired = fs.repair(&volume::Control::default()).unwrap();
     assert_eq!((repaired.chunks, repaired.failed.len()), (3, 0), "{repaired:?}");
-    assert!(fs.status().unwrap().is_healthy());
+    assert!(settled(&fs).is_healthy());
     assert_sound(&fs);
     fs.close_volume().unwrap();
     drop(fs);
@@ -303,6 +303,7 @@ fn a_repair_finds_what_is_missing() {
     let fs = place.create("rs:2+1", 3);
     fs.write(make(&fs, "file"), 0, &pattern(1, 1_000_000)).unwrap();
     fs.sync_all().unwrap();
+    settled(&fs);
     chunks_of(&place, 1).iter().for_each(|path| std::fs::remove_file(path).unwrap());
     assert_eq!(fs.repair(&volume::Control::default()).unwrap().chunks, 1);
     assert_eq!(chunks_of(&place, 1).len(), 1);
@@ -373,7 +374,7 @@ fn draining_can_be_undone() {
         fs.set_placement(fs.placement()).unwrap();
     }
     fs.sync_all().unwrap();
-    assert!(fs.status().unwrap().is_healthy());
+    assert!(settled(&fs).is_healthy());
     assert!(!chunks_of(&place, number).is_empty());
     drop(fs);
     assert!(place.open().unwrap().status().unwrap().targets.iter().all(|t| t.role == fs::label::Role::Active));
@@ -393,7 +394,7 @@ fn a_target_of_the_volume_replaces_none() {
         assert!(refused.to_string().contains("is a target of this volume"), "{refused}");
     }
     assert!(std::fs::read(place.volume().join("volume.json")).unwrap() == label);
-    assert!(fs.status().unwrap().is_healthy());
+    assert!(settled(&fs).is_healthy());
     // An interrupted replacement continues.
     let cancelled = volume::Control::default();
     cancelled.cancel();
@@ -401,7 +402,7 @@ fn a_target_of_the_volume_replaces_none() {
     assert!(fs.replace_target(&place.target(0), &new, None, &cancelled).is_err());
     assert!(fs.replace_target(&place.target(1), &new, None, &control).is_err());
     fs.replace_target(&place.target(0), &new, None, &control).unwrap();
-    assert!(fs.status().unwrap().is_healthy());
+    assert!(settled(&fs).is_healthy());
     assert_sound(&fs);
 }
 
@@ -434,20 +435,23 @@ fn a_rebuild_says_what_is_lost() {
 fn a_status_counts_what_is_not_committed() {
     let place = Place::new("uncommitted");
     let fs = place.create("rs:4+2", 6);
-    fs.write(make(&fs, "file"), 0, &pattern(1, 9_000_000)).unwrap();
-    // A commit in the background may come between its two figures.
-    until("all bytes are counted once", || {
+    let mut written = 0;
+    // A commit in the background may come before the status, or between its two figures.
+    until("what is not committed is counted", || {
+        fs.write(make(&fs, &format!("file{written}")), 0, &pattern(1, 9_000_000)).unwrap();
+        written += 9_000_000;
         let status = fs.status().unwrap();
-        status.bytes + status.uncommitted == 9_000_000
+        status.uncommitted > 0 && status.bytes + status.uncommitted == written
     });
     fs.sync_all().unwrap();
     let before = fs.status().unwrap();
-    assert_eq!((before.bytes, before.uncommitted), (9_000_000, 0));
+    assert_eq!((before.bytes, before.uncommitted), (written, 0));
     std::fs::remove_dir_all(place.target(1)).unwrap();
     until("it is missed", || fs.status().unwrap().new_blocks.0 == 5);
     let after = fs.status().unwrap();
     assert!(after.usage.total <= before.usage.total, "{:?} {:?}", before.usage, after.usage);
-    // All targets are on one disk, which other processes write to and free space of.
+    // All targets are on one disk, which other processes write to and free space of: what is free
+    // is compared with the disk at that moment. A third of it is for parity.
     let disk = after.targets.iter().filter_map(|target| target.space).map(|(_, free)| free).max().unwrap();
-    assert!(after.usage.free <= disk, "{:?} {disk}", after.usage);
+    assert!(after.usage.free <= disk / 6 * 4 + (200 << 20), "{:?} {disk}", after.usage);
 }

@@ -135,7 +135,7 @@ fn who_waits_for_the_server_holds_nobody_up() {
             let client = client.clone();
             move || change(&client, file)
         });
-        lab::within(20, {
+        lab::within(300, {
             let (client, wire) = (client.clone(), wire.clone());
             move || {
                 while wire.waiting.load(Ordering::SeqCst) == 0 {

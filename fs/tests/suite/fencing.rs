@@ -40,7 +40,7 @@ fn stop(cluster: &Arc<Cluster>, wire: &Wire) {
 /// Waits until a request of the first client is held back.
 fn until_waiting(wire: &Arc<Wire>) {
     let wire = wire.clone();
-    lab::within(60, move || {
+    lab::within(300, move || {
         while wire.waiting.load(Ordering::SeqCst) == 0 {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
@@ -174,7 +174,7 @@ fn nothing_of_work_that_began_in_the_old_session_is_done_in_the_new_one() {
                 wire.cut.store(false, Ordering::SeqCst);
             });
         });
-        lab::within(60, {
+        lab::within(300, {
             let a = a.clone();
             move || {
                 while !a.has_lost_locks() {
@@ -191,7 +191,7 @@ fn nothing_of_work_that_began_in_the_old_session_is_done_in_the_new_one() {
         a.copy_range((ino, 0), (ino, 20_000), 5).unwrap_err();
     });
     // The current session accepts nothing either until everything was dropped.
-    lab::within(60, {
+    lab::within(300, {
         let a = a.clone();
         move || {
             while a.write(ino, 30_000, b"in time").is_err() {
@@ -235,7 +235,7 @@ fn an_append_that_reserved_its_place_too_early_fails() {
 /// Waits until the first client has dropped what belonged to its old session.
 fn until_fenced(a: &Arc<FileSystem>) {
     let a = a.clone();
-    lab::within(60, move || {
+    lab::within(300, move || {
         while a.fences() == 0 || a.attributes(ROOT).is_err() {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
@@ -307,7 +307,7 @@ fn a_file_that_lost_content_does_not_replace_another_one_unnoticed() {
     });
     stop(&cluster, &wire);
     wire.cut.store(false, Ordering::SeqCst);
-    lab::within(60, {
+    lab::within(300, {
         let a = a.clone();
         move || {
             while a.losses(rewritten) == 0 {
@@ -379,7 +379,7 @@ fn no_change_of_names_that_began_in_the_old_session_is_made_in_the_new_one() {
         let a = a.clone();
         (what, std::thread::spawn(move || work(&a, ino)))
     });
-    lab::within(60, {
+    lab::within(300, {
         let wire = wire.clone();
         move || {
             while asked(&wire) < first + works.len() as u32 {

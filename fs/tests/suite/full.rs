@@ -37,7 +37,7 @@ impl Small {
     fn open(&self) -> Arc<FileSystem> {
         let (label, places) = (self.label.clone(), self.places());
         let open = || FileSystem::open_on(label, places, Box::new(MemoryIndex::default()), OpenOptions::default());
-        within(30, open).unwrap()
+        within(300, open).unwrap()
     }
 }
 
@@ -137,7 +137,7 @@ fn a_volume_that_is_nearly_full_needs_attention() {
         if status.is_healthy() {
             break;
         }
-        assert!(begun.elapsed() < Duration::from_secs(60), "there is space: {status:#?}");
+        assert!(begun.elapsed() < Duration::from_secs(300), "there is space: {status:#?}");
         std::thread::sleep(Duration::from_millis(20));
     }
     fs.close_volume().unwrap();
@@ -274,13 +274,13 @@ fn targets_that_work_again_are_used_again() {
 #[test]
 fn a_sync_ends_in_time_when_too_many_targets_hang() {
     let mut lab = Lab::new("rs:4+2", 6);
-    lab.deadline = Some(Duration::from_secs(6));
+    lab.deadline = Some(Duration::from_secs(15));
     let fs = lab.open();
     let ino = make(&fs, "file");
     (3..6).for_each(|number| lab.fault(number, hanging()));
     let two = fs.clone();
     // A third wait does not fit.
-    within(17, move || {
+    within(44, move || {
         two.write(ino, 0, &pattern(1, 500_000)).unwrap();
         two.sync(ino).unwrap_err();
     });

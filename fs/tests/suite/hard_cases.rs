@@ -164,7 +164,7 @@ fn a_full_volume_says_so_and_goes_on_when_there_is_space() {
     let ino = make(&fs, "new");
     let (written, errno) = {
         let fs = fs.clone();
-        within(30, move || write_until_error(&fs, ino, 1000))
+        within(300, move || write_until_error(&fs, ino, 1000))
     };
     assert_eq!(errno, 28, "ENOSPC after {written} bytes");
     assert!(content(&fs, old).unwrap() == pattern(1, 3_000_000));
@@ -188,13 +188,13 @@ fn more_lost_targets_than_allowed_are_errors_and_no_hang() {
     let error = content(&fs, old).unwrap_err();
     assert_eq!(error.errno(), 5, "{error}");
     let two = fs.clone();
-    let (written, errno) = within(40, move || {
+    let (written, errno) = within(300, move || {
         let ino = make(&two, "new");
         write_until_error(&two, ino, 1000)
     });
     assert_ne!(errno, 0, "after {written} bytes");
     let two = fs.clone();
-    within(30, move || _ = two.close_volume());
+    within(300, move || _ = two.close_volume());
     let fs = lab.open();
     assert!(content(&fs, old).unwrap() == pattern(1, 3_000_000));
 }
@@ -248,8 +248,7 @@ fn a_target_that_comes_back_is_used_again_after_a_repair() {
     lab.fault(1, Default::default());
     let done = fs.repair(&Control::default()).unwrap();
     assert!(done.failed.is_empty(), "{:?}", done.failed);
-    let status = fs.status().unwrap();
-    assert!(status.is_healthy(), "{status:#?}");
+    assert!(settled(&fs).is_healthy());
     assert_sound(&fs);
 }
 
@@ -453,8 +452,7 @@ fn what_is_removed_before_its_commit_leaves_nothing() {
     std::thread::sleep(COLLECT_DELAY);
     make(&fs, "other");
     fs.sync_all().unwrap();
-    std::thread::sleep(Duration::from_secs(1));
-    assert!(lab.chunks().len() <= 12, "{:?}", lab.chunks());
+    until("the other sets are freed", || lab.chunks().len() <= 12);
     fs.close_volume().unwrap();
     assert_eq!(lab.chunks(), []);
 }
@@ -462,7 +460,7 @@ fn what_is_removed_before_its_commit_leaves_nothing() {
 fn within_reach(reached: impl Fn() -> bool) {
     let begun = Instant::now();
     while !reached() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "it hangs");
+        assert!(begun.elapsed() < Duration::from_secs(300), "it hangs");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -27,7 +27,7 @@ fn a_volume_without_servers_notices_its_slow_disk() {
             break;
         }
         let seen: Vec<_> = (0..5).map(|number| (score(number), queue(number))).collect();
-        assert!(begun.elapsed() < Duration::from_secs(60), "{seen:?}");
+        assert!(begun.elapsed() < Duration::from_secs(300), "{seen:?}");
     }
     let bytes: u64 = fs.status().unwrap().targets.iter().map(|target| target.bytes).sum();
     assert!(bytes >= 450_000, "{bytes}");

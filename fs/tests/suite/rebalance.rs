@@ -167,11 +167,12 @@ fn a_crash_amid_moves_loses_nothing() {
             fs.rebalance_status().is_ok_and(|status| status.bytes.0 >= wanted) || moving.is_finished()
         });
         lab.lose_power(fs, seed);
-        assert!(moving.join().unwrap().is_err(), "it did not end well");
+        // On a busy machine it may end before the power is lost.
+        let ended = moving.join().unwrap().is_ok();
         let fs = lab.open();
         all_there(&fs, &files);
         let setting = fs.rebalance_setting().unwrap();
-        assert!(setting.begun && setting.limit == Some(8 << 20), "{setting:?}");
+        assert!((ended || setting.begun) && setting.limit == Some(8 << 20), "{setting:?}");
         fs.set_rebalance(|setting| setting.limit = None).unwrap();
         rebalance(&fs);
         assert!(!fs.rebalance_setting().unwrap().begun);
@@ -209,7 +210,7 @@ fn a_target_that_dies_amid_moves_costs_nothing() {
 fn it_pauses_and_goes_on_where_it_is_told_to() {
     let mut lab = lab("rs:2+1", &[400; 5], 1);
     let (fs, files) = grown(&mut lab, 8);
-    fs.set_rebalance(|setting| setting.limit = Some(4 << 20)).unwrap();
+    fs.set_rebalance(|setting| setting.limit = Some(256 << 10)).unwrap();
     let paused = std::thread::scope(|scope| {
         let moving = scope.spawn(|| fs.rebalance(&Arc::default()));
         until("it moves", || fs.rebalance_status().unwrap().doing == Doing::Moving);

@@ -40,7 +40,7 @@ fn read(fs: &FileSystem, ino: Ino) -> Vec<u8> {
 /// Waits until the volume has this many files, including the root.
 fn until_files(fs: &Arc<FileSystem>, count: u64) {
     let fs = fs.clone();
-    within(60, move || {
+    within(300, move || {
         while fs.usage().unwrap().files != count {
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -50,7 +50,7 @@ fn until_files(fs: &Arc<FileSystem>, count: u64) {
 /// Waits until a client has sent a request more often than `before`.
 fn until_asked(way: &Arc<Wire>, operation: u16, before: u32) {
     let way = way.clone();
-    within(60, move || {
+    within(300, move || {
         while way.asked(operation) <= before {
             std::thread::sleep(Duration::from_millis(5));
         }

@@ -2,7 +2,7 @@
 //! of that.
 
 use crate::lab::place::Place;
-use crate::lab::{assert_sound, content, make, pattern, until};
+use crate::lab::{assert_sound, content, make, pattern, settled, until};
 use fs::{Create, Error, FileSystem, ROOT, Status};
 use std::fs as files;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ fn as_many_targets_are_survived_as_the_status_says() {
     place.try_create("rs:4+2", 4, true).unwrap();
     let fs = place.open().unwrap();
     write(&fs, "film", 1);
-    let status = fs.status().unwrap();
+    let status = settled(&fs);
     assert!(status.sets > 0 && !status.is_healthy(), "{status:?}");
     assert_eq!(survival(&status), (vec![0, status.sets, 0], vec![0; 4]));
     assert_eq!((status.shared, status.most_on_one, status.new_blocks), (status.sets, 2, (6, 6)));
@@ -99,12 +99,12 @@ fn as_many_targets_are_survived_as_the_status_says() {
     let done = fs.repair(&Control::default()).unwrap();
     assert!(done.failed.is_empty() && done.chunks >= status.sets, "{done:?}");
     assert_content(&fs, "film", 1);
-    assert_eq!(survival(&fs.status().unwrap()), (vec![0, status.sets, 0], vec![0; 4]));
+    assert_eq!(survival(&settled(&fs)), (vec![0, status.sets, 0], vec![0; 4]));
     assert_sound(&fs);
     // A target that is lost for good is replaced by another one.
     files::remove_dir_all(place.target(2)).unwrap();
     fs.replace_target(&place.target(2), &place.target(7), None, &Control::default()).unwrap();
-    assert_eq!(survival(&fs.status().unwrap()), (vec![0, status.sets, 0], vec![0; 4]));
+    assert_eq!(survival(&settled(&fs)), (vec![0, status.sets, 0], vec![0; 4]));
     assert_content(&fs, "film", 1);
     assert_sound(&fs);
     close(fs);
@@ -117,7 +117,7 @@ fn a_target_whose_loss_is_not_survived_is_named() {
     place.try_create("rs:8+2", 4, true).unwrap();
     let fs = place.open().unwrap();
     write(&fs, "film", 2);
-    let status = fs.status().unwrap();
+    let status = settled(&fs);
     let (survive, would_lose) = survival(&status);
     assert_eq!((survive, would_lose.iter().sum::<usize>()), (vec![status.sets, 0, 0], 2 * status.sets));
     assert_content(&fs, "film", 2);
@@ -155,13 +155,13 @@ fn more_targets_end_it() {
         fs.add_target(&place.target(number), None).unwrap();
         let done = fs.rebalance(&Arc::new(Control::default())).unwrap();
         assert_eq!((done.failed.0, done.stuck), (0, 0), "{done:?}");
-        let status = fs.status().unwrap();
+        let status = settled(&fs);
         assert_eq!(status.survive[survives], status.sets, "{number}: {status:?}");
         assert_eq!(status.shared == 0, number == 5);
         assert_sound(&fs);
     }
     write(&fs, "new", 5);
-    let status = fs.status().unwrap();
+    let status = settled(&fs);
     assert!(status.is_healthy() && status.shared == 0 && status.most_on_one == 1, "{status:?}");
     close(fs);
     for (one, other) in [(0, 1), (2, 5), (3, 4)] {

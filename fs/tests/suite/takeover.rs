@@ -126,7 +126,7 @@ fn a_file_that_is_lost_with_its_server_is_an_error_and_no_hang() {
     client.write(opened, 0, &pattern(1, 100_000)).unwrap();
     take_over(&cluster);
     let there = |ino| cluster.volume().attributes(ino).is_ok();
-    let ended = lab::within(120, {
+    let ended = lab::within(300, {
         let client = client.clone();
         move || {
             let opens = client.open(closed, true).is_ok();
@@ -157,7 +157,7 @@ fn a_file_with_more_writers_than_openers_is_reclaimed() {
     client.sync(ino).unwrap();
     client.write(ino, 0, b"uncommitted").unwrap();
     take_over(&cluster);
-    lab::within(120, move || {
+    lab::within(300, move || {
         other.open(ino, false).unwrap();
         assert_eq!(content(&other, ino).unwrap(), b"uncommitted");
         client.close(ino);
@@ -214,7 +214,7 @@ fn a_client_whose_reclaim_is_refused_goes_on_in_another_session() {
         std::thread::sleep(Duration::from_millis(1));
     }
     wire.invalid.store(0, Ordering::SeqCst);
-    lab::within(120, move || {
+    lab::within(300, move || {
         client.sync(ino).unwrap_err();
         client.write(ino, 0, b"written").unwrap();
         client.sync(ino).unwrap();
