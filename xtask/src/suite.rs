@@ -24,7 +24,8 @@ pub const ASSERTIONS: [(&str, &str); 2] =
 /// The environment of the tests' build with assertions. All other flags are those of the build for
 /// users, so that both have the same dependencies, build scripts and macros.
 pub fn with_assertions() -> Vec<(&'static str, &'static str)> {
-    ASSERTIONS.into_iter().chain(mir::environment()).collect()
+    let wrapper = ("RUSTC_WRAPPER", concat!(env!("CARGO_MANIFEST_DIR"), "/with-assertions.sh"));
+    ASSERTIONS.into_iter().chain(mir::environment()).chain([wrapper]).collect()
 }
 
 /// A program hangs when it says nothing for this long. The longest test takes half a minute on an
