@@ -31,6 +31,9 @@ pub struct Args {
     /// Write all results as JSON; - is standard output
     #[arg(long, value_name = "FILE")]
     pub json_file: Option<PathBuf>,
+    /// Write the figures, a line for each
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
     /// Write a self-contained page with charts; - is standard output
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
@@ -62,6 +65,7 @@ impl Default for Args {
             peers: None,
             json: false,
             json_file: None,
+            csv: None,
             html: None,
         }
     }

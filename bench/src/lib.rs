@@ -12,6 +12,7 @@ mod bound;
 mod chart;
 mod codes;
 mod contest;
+mod csv;
 pub mod fs;
 mod limit;
 mod machine;
@@ -51,6 +52,9 @@ pub fn run(args: &Args) -> Result<(), String> {
     }
     if let Some(path) = &args.html {
         write(path, &page::html(&report))?;
+    }
+    if let Some(path) = &args.csv {
+        write(path, &csv::lines(&report))?;
     }
     // A program that reads the JSON or the page from standard output gets nothing else there.
     if json_to_stdout || args.html.as_deref() == Some(stdout) {

@@ -52,13 +52,13 @@ pub fn run(arguments: Arguments, as_json: bool) -> Outcome {
     let force = arguments.force;
     match arguments.what {
         What::Codes(mut codes) => {
-            check([&codes.html, &codes.json_file], force)?;
+            check([&codes.html, &codes.json_file, &codes.csv], force)?;
             codes.json |= as_json;
             bench::run(&codes).map_err(Failure::Other)
         }
         What::Archive(archive) => {
             let Archive { mut paper, sources } = *archive;
-            check([&paper.html], force)?;
+            check([&paper.html, &paper.json_file, &paper.csv], force)?;
             paper.json |= as_json;
             // Files that cannot be read are named before anything is measured.
             sources.choice()?;

@@ -7,7 +7,7 @@
 pub mod energy;
 mod jobs;
 mod show;
-mod table;
+pub mod table;
 mod tree;
 mod wide;
 
@@ -63,6 +63,12 @@ pub struct Args {
     /// Print one JSON document instead of text
     #[arg(long)]
     pub json: bool,
+    /// Write all results as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json_file: Option<PathBuf>,
+    /// Write the tables, a line for each cell
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
     /// Write a self-contained page with charts
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
@@ -155,9 +161,15 @@ pub fn run(args: &Args) -> Result<(), String> {
     if let Some(path) = &args.html {
         crate::write(path, &show::page(&report))?;
     }
+    if let Some(path) = &args.csv {
+        crate::write(path, &show::csv(&report))?;
+    }
+    let json = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())? + "\n";
+    if let Some(path) = &args.json_file {
+        crate::write(path, &json)?;
+    }
     if args.json {
-        let json = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?;
-        return crate::write(Path::new("-"), &format!("{json}\n"));
+        return crate::write(Path::new("-"), &json);
     }
     crate::write(Path::new("-"), &show::text(&report))
 }

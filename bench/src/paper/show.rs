@@ -1,6 +1,6 @@
 //! The experiments' tables as text and as a page, with the studies' own figures beside.
 
-use super::table::Table;
+use super::table::{CSV_HEAD, Table};
 use super::wide::Wide;
 use super::{Report, SizeMix};
 use archive::energy::Model;
@@ -227,6 +227,11 @@ pub fn text(report: &Report) -> String {
     tables(report).iter().for_each(|table| out += &table.text());
     report.absent.iter().for_each(|absent| out += &format!("\n{absent}\n"));
     out
+}
+
+/// The same, a line for each cell.
+pub fn csv(report: &Report) -> String {
+    tables(report).iter().fold(CSV_HEAD.to_owned(), |all, table| all + &table.csv())
 }
 
 /// The same as a page.

@@ -1,13 +1,17 @@
 //! Tables of an experiment, as text and as parts of a page.
 
 use archive::report::charts::{bar, escape};
-use archive::report::page::{section, table_head};
+use archive::report::page::{framed, section, table_head};
 
 /// A table: title, how it came about, headings, and rows of cells with the parts of a bar.
 pub struct Table {
+    /// The title.
     pub title: String,
+    /// How it came about.
     pub how: String,
+    /// The headings of the cells.
     pub head: Vec<&'static str>,
+    /// The rows.
     pub rows: Vec<Row>,
 }
 
@@ -15,6 +19,17 @@ pub struct Table {
 pub type Row = (Vec<String>, Vec<(&'static str, f64)>);
 
 impl Table {
+    /// A line for each cell: table, row, column, and what the cell says.
+    pub fn csv(&self) -> String {
+        let rows = self.rows.iter().map(|(cells, _)| {
+            let line = |(name, cell): (&&str, &String)| {
+                [self.title.as_str(), &cells[0], name, cell].map(quoted).join(",") + "\n"
+            };
+            self.head.iter().zip(cells).skip(1).map(line).collect::<String>()
+        });
+        rows.collect()
+    }
+
     /// For a terminal.
     pub fn text(&self) -> String {
         let mut out = format!("\n{}\n{}\n", self.title, wrapped(&self.how));
@@ -52,6 +67,20 @@ impl Table {
         );
         section(&self.title, &content)
     }
+}
+
+/// The first line of a file of [`Table::csv`].
+pub const CSV_HEAD: &str = "table,row,column,value\n";
+
+fn quoted(text: &str) -> String {
+    if text.contains(['"', ',', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+}
+
+/// A page of some tables that needs no other file.
+pub fn page(title: &str, about: &str, tables: &[Table]) -> String {
+    let mut body = format!("<header><h1>{}</h1><p class=\"how\">{}</p></header>\n", escape(title), escape(about));
+    body.extend(tables.iter().map(Table::section));
+    framed(title, &body)
 }
 
 /// In lines of at most 110 columns.

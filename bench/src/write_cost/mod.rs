@@ -10,7 +10,7 @@ mod study;
 pub use csv::csv;
 pub use page::html;
 pub use streams::csv as stream_csv;
-pub use study::published_loss;
+pub use study::{Published, published, published_loss};
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,9 @@
 use super::speed::{Speed, parse};
 use super::{constants, times, way};
 use crate::failure::{Failure, Outcome};
-use crate::{show, unprotected};
+use crate::{output, show, unprotected};
+use bench::paper::table::{CSV_HEAD, Table, page};
+use bench::write_cost::published;
 use clap::Args;
 use fs::INLINE_BYTES;
 use plan::coding::{Coder, Coding};
@@ -66,6 +68,18 @@ pub struct Arguments {
     /// Constants to predict with [default: those of this machine]
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
+    /// Also write the result to a file
+    #[arg(long, value_name = "FILE")]
+    json_file: Option<PathBuf>,
+    /// Also write the steps to a file, a line for each
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Also write a self-contained page with a chart
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Replace these files if there are any
+    #[arg(long)]
+    force: bool,
 }
 
 fn microseconds(text: &str) -> Result<f64, String> {
@@ -83,11 +97,25 @@ struct Prediction {
 }
 
 pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
+    let files = [&arguments.json_file, &arguments.csv, &arguments.html];
+    files.into_iter().flatten().try_for_each(|file| output::check(file, arguments.force))?;
     let setting = setting(arguments)?;
     let calibration = constants(arguments.model.as_deref())?;
     let prediction = predict(arguments, &setting, &calibration)?;
+    let document = document(arguments, &setting, &calibration, &prediction);
+    let steps = steps(arguments, &prediction.serial);
+    if let Some(file) = &arguments.json_file {
+        output::write(file, &format!("{document:#}\n"), arguments.force)?;
+    }
+    if let Some(file) = &arguments.csv {
+        output::write(file, &(CSV_HEAD.to_owned() + &steps.csv()), arguments.force)?;
+    }
+    if let Some(file) = &arguments.html {
+        let about = heading(arguments, &setting, &calibration);
+        output::write(file, &page("Weft: a predicted write", &about, std::slice::from_ref(&steps)), arguments.force)?;
+    }
     if as_json {
-        return show::json(&document(arguments, &setting, &calibration, &prediction));
+        return show::json(&document);
     }
     print(arguments, &setting, &calibration, &prediction)
 }
@@ -137,28 +165,14 @@ fn predict(arguments: &Arguments, setting: &Setting, calibration: &Calibration) 
 }
 
 fn print(arguments: &Arguments, setting: &Setting, calibration: &Calibration, prediction: &Prediction) -> Outcome {
-    let net = arguments.net.words();
-    show::text(format_args!(
-        "{}, records of {}, coded by the {}, {}, network {net}",
-        arguments.code,
-        show::bytes(setting.record_bytes),
-        arguments.coding,
-        show::count(setting.stores as usize, "store")
-    ))?;
-    show::text(format_args!("constants: {}, measured {}\n", calibration.machine, calibration.date))?;
+    show::text(heading(arguments, setting, calibration) + "\n")?;
     let Prediction { serial, serial_loads, stream } = prediction;
     let how = if arguments.paper { "equation (6) of the study" } else { "one after the other, each synced" };
     show::text(format_args!("records {}, {how}:", way(setting.way)))?;
-    let names = [
-        "CO  client overhead",
-        "MP  master process",
-        "PC  parity calculation",
-        "DD  data distribution",
-        "SP  slave process",
-    ];
-    let five = [serial.client_overhead(), serial.master, serial.parity, serial.distribution, serial.slave];
-    for ((name, time), share) in names.iter().zip(five).zip(serial.shares()) {
-        show::text(format_args!("  {name:<24} {:>9.1} us {:>5.1} %", time * 1e6, share * 100.0))?;
+    for (cells, _) in &steps(arguments, serial).rows {
+        let [name, time, share, published] = &cells[..] else { continue };
+        let published = if published == "-" { String::new() } else { format!("  the study's is {published}") };
+        show::text(format_args!("  {name:<24} {time:>9} us {share:>7}{published}"))?;
     }
     let [ct, mt, dt] = [serial.client, serial.metadata, serial.transfer].map(|time| time * 1e6);
     show::text(format_args!("  CO is CT {ct:.1}, MT {mt:.1} and DT {dt:.1} us"))?;
@@ -183,6 +197,47 @@ fn print(arguments: &Arguments, setting: &Setting, calibration: &Calibration, pr
         ))?;
     }
     Ok(())
+}
+
+/// What is predicted, and where the constants are from.
+fn heading(arguments: &Arguments, setting: &Setting, calibration: &Calibration) -> String {
+    format!(
+        "{}, records of {}, coded by the {}, {}, network {}\nconstants: {}, measured {}",
+        arguments.code,
+        show::bytes(setting.record_bytes),
+        arguments.coding,
+        show::count(setting.stores as usize, "store"),
+        arguments.net.words(),
+        calibration.machine,
+        calibration.date
+    )
+}
+
+/// The five steps in microseconds and percent, beside the study's shares of such a network.
+fn steps(arguments: &Arguments, serial: &StepTimes) -> Table {
+    let names = [
+        "CO  client overhead",
+        "MP  master process",
+        "PC  parity calculation",
+        "DD  data distribution",
+        "SP  slave process",
+    ];
+    let paper = arguments.net.0.and_then(published).map(|paper| paper.shares);
+    // It names no shares of MP and SP.
+    let published = [Some(0), None, Some(1), Some(2), None].map(|step: Option<usize>| Some(paper?[step?]));
+    let five = [serial.client_overhead(), serial.master, serial.parity, serial.distribution, serial.slave];
+    let rows = names.iter().zip(five).zip(serial.shares()).zip(published).map(|(((name, time), share), published)| {
+        let published = published.map_or_else(|| "-".into(), |share| format!("{share:.1} %"));
+        let cells =
+            vec![(*name).to_owned(), format!("{:.1}", time * 1e6), format!("{:.1} %", share * 100.0), published];
+        (cells, vec![("own", share)])
+    });
+    Table {
+        title: "The five steps of a record".into(),
+        how: "The study's shares are the highest that its text names for such a network, of CO, PC and DD.".into(),
+        head: vec!["step", "microseconds", "share", "in the study"],
+        rows: rows.collect(),
+    }
 }
 
 fn rate(bytes_per_second: f64) -> String {

@@ -165,8 +165,7 @@ impl Arguments {
                 words.extend([option.into(), file.into()]);
             }
         }
-        let is_bench = experiment.command[0] == "bench";
-        words.extend((force && is_bench).then(|| "--force".into()));
+        words.extend(force.then(|| "--force".into()));
         words.extend(as_json.then(|| "--json".into()));
         words
     }

@@ -5,6 +5,7 @@ use crate::failure::{Failure, Outcome};
 use crate::model::speed::{self, Speed};
 use crate::volumes::bench_lab::{self, Common, Front, Lab, Setup, Stage, WRITE_COST, median, spread, write_streams};
 use crate::{interrupt, show, unprotected};
+use bench::paper::table::{Table, page};
 use clap::Args;
 use plan::coding::Coding;
 use plan::sizes;
@@ -132,6 +133,29 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
     report(arguments, &all, &network, force, as_json)
 }
 
+fn table(all: &[Reached], base: usize, beside: &dyn Fn(&Reached) -> f64) -> Table {
+    let most = all.iter().map(|it| median(&it.rates)).fold(f64::MIN_POSITIVE, f64::max);
+    let row = |it: &Reached| {
+        let cells = vec![
+            it.channels.to_string(),
+            format!("{:.1}", median(&it.rates)),
+            format!("{:.0} %", spread(&it.rates)),
+            format!("{:+.1} %", beside(it)),
+            format!("{:.2}", median(&it.processors)),
+        ];
+        (cells, vec![("own", median(&it.rates) / most)])
+    };
+    Table {
+        title: "What threads write, by the number of channels".into(),
+        how: format!(
+            "Beside {base} channels. The study has {PUBLISHED} in all its measurements, and no figure for another \
+             number."
+        ),
+        head: vec!["channels", "MB/s", "spread", "beside", "processor s/GB"],
+        rows: all.iter().map(row).collect(),
+    }
+}
+
 fn report(arguments: &Arguments, all: &[Reached], network: &str, force: bool, as_json: bool) -> Outcome {
     let base = all.iter().find(|it| it.channels == PUBLISHED).or(all.last()).map_or(0.0, |it| median(&it.rates));
     let beside = |reached: &Reached| 100.0 * (median(&reached.rates) / base.max(f64::MIN_POSITIVE) - 1.0);
@@ -160,7 +184,16 @@ fn report(arguments: &Arguments, all: &[Reached], network: &str, force: bool, as
         format!("{},{:.1},{:.1},{:.2}", it.channels, median(&it.rates), spread(&it.rates), median(&it.processors))
     };
     let head = "channels,mb_per_second,spread_percent,processor_seconds_per_gb";
-    arguments.common.write(&document, head, all, line, force)?;
+    let about = format!(
+        "{}, coded by the {}, {} stores, {}, {network}; {}; all processes share its processors",
+        arguments.code,
+        arguments.coding,
+        arguments.stores,
+        show::count(arguments.threads as usize, "thread"),
+        bench_lab::machine()
+    );
+    let page = || page("Weft: connections to each store", &about, &[table(all, base_name, &beside)]);
+    arguments.common.write(&document, head, all, line, page, force)?;
     if as_json {
         return show::json(&document);
     }

@@ -42,6 +42,29 @@ fn a_figure_is_repeated_into_files() {
     run(repeat().arg("--force")).good();
 }
 
+/// What a reader plots, pipes and looks at. The others take root, or are tried elsewhere.
+#[test]
+fn every_experiment_writes_json_csv_and_a_page() {
+    let scratch = Scratch::new(0);
+    let out = scratch.path.join("results");
+    for (paper, figure, name) in [
+        ("gluster", "table 1", "gluster-table-1"),
+        ("ecfs", "7", "ecfs-2"),
+        ("ecfs", "directories", "ecfs-directories"),
+        ("parec", "2", "parec-2"),
+    ] {
+        let mut command = weft();
+        command.args(["bench", "paper", paper, figure, "--quick", "--dir"]).arg(&scratch.path).arg("--out").arg(&out);
+        run(&mut command).good();
+        let file = |ending: &str| fs::read_to_string(out.join(format!("{name}.{ending}"))).unwrap();
+        assert!(serde_json::from_str::<Value>(&file("json")).unwrap().is_object(), "{name}");
+        let table = file("csv");
+        assert!(table.lines().count() > 3 && table.lines().all(|line| line.contains(',')), "{table}");
+        let page = file("html");
+        assert!(page.starts_with("<!doctype html>") && page.contains("<svg"), "{name}");
+    }
+}
+
 #[test]
 fn placement_is_compared_in_the_simulator() {
     let simulated = |more: &[&str]| run(weft().args(["bench", "placement", "--simulated", "--quick"]).args(more));

@@ -21,12 +21,15 @@ pub struct Common {
     /// Also write the figures to a file, a line for each measurement
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Also write a self-contained page with charts
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 impl Common {
     /// Checks that the files may be written. With `force`, they are replaced.
     pub fn check(&self, force: bool) -> Outcome {
-        [&self.json_file, &self.csv].into_iter().flatten().try_for_each(|file| output::check(file, force))
+        [&self.json_file, &self.csv, &self.html].into_iter().flatten().try_for_each(|file| output::check(file, force))
     }
 
     /// Where temporary directories go.
@@ -34,13 +37,15 @@ impl Common {
         self.dir.clone().unwrap_or_else(std::env::temp_dir)
     }
 
-    /// Writes the files: the document, and the table's head and a line for each of its `rows`.
+    /// Writes the files: the document, the table's head and a line for each of its `rows`, and the
+    /// page.
     pub fn write<T>(
         &self,
         document: &Value,
         head: &str,
         rows: &[T],
         line: impl Fn(&T) -> String,
+        page: impl FnOnce() -> String,
         force: bool,
     ) -> Outcome {
         if let Some(file) = &self.json_file {
@@ -49,6 +54,9 @@ impl Common {
         if let Some(file) = &self.csv {
             let table = rows.iter().fold(format!("{head}\n"), |table, row| table + &line(row) + "\n");
             output::write(file, &table, force)?;
+        }
+        if let Some(file) = &self.html {
+            output::write(file, &page(), force)?;
         }
         Ok(())
     }

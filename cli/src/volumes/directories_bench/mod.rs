@@ -6,6 +6,7 @@ mod structures;
 use crate::failure::{Failure, Outcome};
 use crate::volumes::bench_lab::{self, Common};
 use crate::{interrupt, show};
+use bench::paper::table::{Table, page};
 use clap::Args;
 use fs::{Create, FileKind, FileSystem, New, OpenOptions, ROOT};
 use serde_json::json;
@@ -181,6 +182,24 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
     report(arguments, &all, &fills, force, as_json)
 }
 
+/// A table for each of create, look up and list.
+fn tables(all: &[Rates]) -> Vec<Table> {
+    let of = |title: &str, rate: fn(&Rates) -> f64| {
+        let most = all.iter().map(rate).fold(f64::MIN_POSITIVE, f64::max);
+        let row = |it: &Rates| {
+            let cells = vec![format!("{}, {}", it.what, it.entries), format!("{:.1}", rate(it))];
+            (cells, vec![(if it.what == VOLUME { "own" } else { "second" }, rate(it) / most)])
+        };
+        Table {
+            title: title.into(),
+            how: "The structures alone are in memory, without transactions, a journal or a disk.".into(),
+            head: vec!["what, names", "thousands a second"],
+            rows: all.iter().map(row).collect(),
+        }
+    };
+    vec![of("Create", |it| it.create), of("Look up", |it| it.look_up), of("List", |it| it.list)]
+}
+
 fn report(arguments: &Arguments, all: &[Rates], fills: &[(u64, (usize, f64))], force: bool, as_json: bool) -> Outcome {
     let document = json!({
         "kind": "weft-directories", "version": 1, "date": bench_lab::now(), "machine": bench_lab::machine(),
@@ -198,7 +217,10 @@ fn report(arguments: &Arguments, all: &[Rates], fills: &[(u64, (usize, f64))], f
         format!("{},{},{rates}", it.entries, it.what)
     };
     let head = "entries,what,create_per_second,look_up_per_second,list_per_second";
-    arguments.common.write(&document, head, all, line, force)?;
+    let page = || {
+        page("Weft: large directories", &format!("One directory, one thread; {}", bench_lab::machine()), &tables(all))
+    };
+    arguments.common.write(&document, head, all, line, page, force)?;
     if as_json {
         return show::json(&document);
     }

@@ -7,10 +7,52 @@ use crate::failure::Outcome;
 use crate::show;
 use crate::volumes::bench_lab;
 use crate::volumes::bench_lab::{median, spread};
+use bench::paper::table::{Table, page};
 use serde_json::json;
 
 /// Numbers of nodes that are modelled.
 const MODELLED: [usize; 3] = [24, 32, 64];
+
+fn measured(all: &[Reached], gain: &dyn Fn(&Reached) -> Option<f64>) -> Table {
+    let most = all.iter().map(|it| median(&it.rates)).fold(f64::MIN_POSITIVE, f64::max);
+    let row = |it: &Reached| {
+        let cells = vec![
+            format!("{} nodes, {}", it.nodes, it.way.name()),
+            format!("{:.1}", median(&it.rates)),
+            format!("{:.0} %", spread(&it.rates)),
+            gain(it).map_or_else(|| "-".into(), |gain| format!("{gain:+.1} %")),
+        ];
+        (cells, vec![(if it.way == Way::InFlight { "own" } else { "second" }, median(&it.rates) / most)])
+    };
+    Table {
+        title: "Write bandwidth by nodes".into(),
+        how: format!(
+            "In the paper, sending while parity is made gains {:+.1} % at {PUBLISHED_NODES} nodes.",
+            100.0 * PUBLISHED_GAIN
+        ),
+        head: vec!["nodes, way", "MB/s", "spread", "beside conventional"],
+        rows: all.iter().map(row).collect(),
+    }
+}
+
+fn beyond(modelled: &[(usize, (f64, f64))], sends: f64, coding: f64) -> Table {
+    let most = modelled.iter().map(|it| it.1.1).fold(f64::MIN_POSITIVE, f64::max);
+    let row = |&(nodes, (conventional, overlapped)): &(usize, (f64, f64))| {
+        let cells = vec![
+            nodes.to_string(),
+            format!("{conventional:.1}"),
+            format!("{overlapped:.1}"),
+            format!("{:+.1} %", 100.0 * (overlapped / conventional - 1.0)),
+        ];
+        (cells, vec![("second", overlapped / most)])
+    };
+    Table {
+        title: "More nodes, modelled".into(),
+        how: format!("Nodes with processors of their own that send {sends:.1} MB/s each and code {coding:.0} MB/s."),
+        head: vec!["nodes", "conventional MB/s", "overlapped MB/s", "gain"],
+        rows: modelled.iter().map(row).collect(),
+    }
+}
 
 pub fn report(arguments: &Arguments, all: &[Reached], coding: f64, force: bool, as_json: bool) -> Outcome {
     let conventional = |nodes: usize| {
@@ -47,7 +89,17 @@ pub fn report(arguments: &Arguments, all: &[Reached], coding: f64, force: bool, 
         format!("{},{},{:.1},{:.1},{gain}", it.nodes, it.way.name(), median(&it.rates), spread(&it.rates))
     };
     let head = "nodes,way,mb_per_second,spread_percent,gain_percent";
-    arguments.common.write(&document, head, all, line, force)?;
+    let page = || {
+        let about = format!(
+            "{}, blocks of {}, {} stripes in flight, {network}; {}; all nodes share its processors",
+            arguments.code,
+            show::bytes(arguments.block_bytes as u64),
+            arguments.in_flight,
+            bench_lab::machine()
+        );
+        page("Weft: coding beside sending", &about, &[measured(all, &gain), beyond(&modelled, sends, coding)])
+    };
+    arguments.common.write(&document, head, all, line, page, force)?;
     if as_json {
         return show::json(&document);
     }

@@ -3,6 +3,7 @@
 use super::stream_table;
 use crate::failure::Outcome;
 use crate::show;
+use bench::write_cost::published;
 use plan::cost::Measurement;
 use plan::cost::measured::{Network, Point};
 
@@ -32,6 +33,7 @@ pub fn print(result: &Measurement) -> Outcome {
     for point in &result.points {
         show::text(shares(point))?;
     }
+    study(result)?;
     show::text(sums(&result.points))?;
     show::text("CT has the kernel's part of the calls; docs/cost-model.md says what the steps are.")?;
     stream_table::print(result)
@@ -43,6 +45,54 @@ fn setting(point: &Point) -> String {
     let who = if point.embedded { "on directories".into() } else { format!("coded by the {}", point.coding) };
     let net = point.net.as_ref().map_or_else(String::new, |net| format!(", network {net}"));
     format!("{}{stores}, {who}{net}", point.code)
+}
+
+/// What the study published of these networks, beside the same of each setting here: the highest
+/// shares of CO, PC and DD, and how many times longer the longest record takes than the shortest.
+fn study(result: &Measurement) -> Outcome {
+    const LONGEST: u64 = 128 << 10;
+    let mut groups: Vec<Vec<&Point>> = Vec::new();
+    for point in result.points.iter().filter(|point| point.record_bytes <= LONGEST) {
+        match groups.last_mut().filter(|group| group[0].is_beside(point)) {
+            Some(group) => group.push(point),
+            None => groups.push(vec![point]),
+        }
+    }
+    for group in groups {
+        let bits = result.network(group[0]).and_then(|network| network.bits_per_second);
+        let Some(paper) = bits.and_then(published) else { continue };
+        let highest = |step: usize| 100.0 * group.iter().map(|point| point.steps().shares()[step]).fold(0.0, f64::max);
+        let [co, pc, dd] = paper.shares;
+        show::text(format_args!(
+            "\nbeside the study, {}: at most CO {:.1} % (published {co}), PC {:.1} % ({pc}), DD {:.1} % ({dd})",
+            setting(group[0]),
+            highest(0),
+            highest(2),
+            highest(3)
+        ))?;
+        if let (Some(first), Some(last)) = (group.first(), group.last())
+            && first.record_bytes < last.record_bytes
+            && !paper.growth.is_empty()
+        {
+            let times = |step: usize| {
+                let seconds = |point: &Point| point.steps().shares()[step] * point.steps().total();
+                let times = seconds(last) / seconds(first);
+                if times.is_finite() && times < 1000.0 { format!("{times:.1}") } else { "-".into() }
+            };
+            show::text(format_args!(
+                "  from {} to {} times longer: CO {}, MP {}, PC {}, DD {}, SP {} (published from 4 to 128 KiB: {})",
+                show::bytes(first.record_bytes),
+                show::bytes(last.record_bytes),
+                times(0),
+                times(1),
+                times(2),
+                times(3),
+                times(4),
+                paper.growth
+            ))?;
+        }
+    }
+    Ok(())
 }
 
 /// How far the sum of the steps may be from what the program waited.
