@@ -10,6 +10,7 @@ use fs::{Coding, Coordinates, Domain, InTorus, Known, Placement, PolicyName, Rem
 use plan::placement::{most_on_one, survived_when_shared};
 use plan::sizes;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -119,6 +120,18 @@ pub fn place_of(text: &str) -> Result<(PathBuf, Coordinates), String> {
     Ok((target.into(), place.parse::<Coordinates>().map_err(|why| why.to_string())?))
 }
 
+impl CreateArguments {
+    /// What the domains that were given cannot keep, if every target has one.
+    fn too_few_domains(&self, k: usize, m: usize) -> Option<String> {
+        if self.domains.len() < self.targets.len() {
+            return None;
+        }
+        let mut targets = BTreeMap::<&str, usize>::new();
+        self.domains.iter().for_each(|(_, domain)| *targets.entry(domain.at(self.domain_level)).or_default() += 1);
+        super::status::shared::too_few_domains(k, m, targets.into_values())
+    }
+}
+
 pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
     let code = unprotected::parse_if(&arguments.code, arguments.unsafe_no_parity)?;
     let name = arguments.name.clone().unwrap_or_else(|| {
@@ -198,6 +211,9 @@ pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
     show::text(format_args!("Its metadata is {}{more}.", away(voters)))?;
     if is_shared {
         show::text(super::status::shared::warning(shape.k, shape.m, arguments.targets.len()))?;
+    }
+    if let Some(warning) = arguments.too_few_domains(shape.k, shape.m) {
+        show::text(warning)?;
     }
     if code.spec().stores_zeroes() { show::text(unprotected::WORDS) } else { Ok(()) }
 }

@@ -24,10 +24,29 @@ pub fn warning(k: usize, m: usize, targets: usize) -> String {
     )
 }
 
+/// What domains with so many targets each cannot keep of the rule that no domain gets more than m
+/// blocks of a stripe: a loud line, or nothing if they can.
+pub fn too_few_domains(k: usize, m: usize, targets: impl IntoIterator<Item = usize>) -> Option<String> {
+    let most: Vec<usize> = targets.into_iter().map(|targets| targets.min(m)).collect();
+    let taken: usize = most.iter().sum();
+    if most.is_empty() || m == 0 || taken >= k + m {
+        return None;
+    }
+    Some(format!(
+        "TOO FEW DOMAINS: {} can take {taken} of the {} blocks of a stripe, {m} each at most: the loss of one LOSES \
+         data; add targets in {}",
+        show::count(most.len(), "domain"),
+        k + m,
+        show::count((k + m - taken).div_ceil(m), "more domain"),
+    ))
+}
+
 /// The lines for a volume, or none.
 pub fn lines(status: &Status, volume: &Path) -> Vec<String> {
     let mut lines = Vec::new();
     let shape = ec::parse(&status.code).map(|code| code.shape()).ok();
+    let domains = status.domains.iter().map(|domain| domain.targets);
+    lines.extend(shape.and_then(|shape| too_few_domains(shape.k, shape.m, domains)));
     let active = status.targets.iter().filter(|target| target.role == fs::label::Role::Active).count();
     if let Some(shape) = shape.filter(|shape| status.most_on_one > 1 && active < shape.blocks()) {
         lines.push(warning(shape.k, shape.m, active));
@@ -60,5 +79,16 @@ mod tests {
         assert!(said.contains("4 targets have up to 2 of the 6 blocks"), "{said}");
         assert!(said.ends_with("only 1 may be lost, not 2; add 2 more targets"), "{said}");
         assert!(warning(8, 2, 4).contains("NONE may be lost"), "{}", warning(8, 2, 4));
+    }
+
+    #[test]
+    fn too_few_domains_are_told_of_before_they_lose_anything() {
+        for enough in [vec![], vec![2, 2, 2], vec![1; 6], vec![5, 2, 9]] {
+            assert_eq!(too_few_domains(4, 2, enough), None);
+        }
+        assert_eq!(too_few_domains(4, 0, [2, 2]), None);
+        let said = too_few_domains(4, 2, [3, 3]).unwrap();
+        assert!(said.contains("2 domains can take 4 of the 6 blocks of a stripe, 2 each at most"), "{said}");
+        assert!(said.ends_with("add targets in 1 more domain"), "{said}");
     }
 }
