@@ -33,8 +33,7 @@ pub fn too_few_domains(k: usize, m: usize, targets: impl IntoIterator<Item = usi
         return None;
     }
     Some(format!(
-        "TOO FEW DOMAINS: {} can take {taken} of the {} blocks of a stripe, {m} each at most: the loss of one LOSES \
-         data; add targets in {}",
+        "TOO FEW DOMAINS: {} can take {taken} of {} blocks, {m} each: the loss of one LOSES data; add {}",
         show::count(most.len(), "domain"),
         k + m,
         show::count((k + m - taken).div_ceil(m), "more domain"),
@@ -88,7 +87,7 @@ mod tests {
         }
         assert_eq!(too_few_domains(4, 0, [2, 2]), None);
         let said = too_few_domains(4, 2, [3, 3]).unwrap();
-        assert!(said.contains("2 domains can take 4 of the 6 blocks of a stripe, 2 each at most"), "{said}");
-        assert!(said.ends_with("add targets in 1 more domain"), "{said}");
+        assert!(said.contains("2 domains can take 4 of 6 blocks, 2 each"), "{said}");
+        assert!(said.ends_with("add 1 more domain"), "{said}");
     }
 }
