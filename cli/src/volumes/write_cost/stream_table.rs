@@ -12,8 +12,8 @@ pub fn print(result: &Measurement) -> Outcome {
         return Ok(());
     }
     show::text("\nthreads that write without waiting, records of 128 KiB, synced at the end")?;
-    show::text("                                                 loss against none   processor cores busy")?;
-    show::text("threads coding              code     MB/s  spread    here   study   program client  meta stores")?;
+    show::text("                                                     loss against none   processor cores busy")?;
+    show::text("threads coding                  code     MB/s  spread    here   study   program client  meta stores")?;
     let mut last = None;
     for stream in &result.streams {
         let head = (&stream.net, stream.coding);
@@ -24,12 +24,12 @@ pub fn print(result: &Measurement) -> Outcome {
         show::text(speed(stream, &result.streams))?;
     }
     show::text("\nin each step at once, on average: the step's time in the time that passed; what overlaps adds up")?;
-    show::text("threads coding              code     CT     MT     DT     MP     PC     DD     SP     sum")?;
+    show::text("threads coding                  code     CT     MT     DT     MP     PC     DD     SP     sum")?;
     result.streams.iter().try_for_each(|stream| show::text(overlap(stream)))
 }
 
 fn begin(stream: &Stream) -> String {
-    format!("{:>7} {:<6} {:>17}", stream.threads, stream.coding.to_string(), stream.name())
+    format!("{:>7} {:<6} {:>21}", stream.threads, stream.coding.to_string(), stream.name())
 }
 
 fn speed(stream: &Stream, all: &[Stream]) -> String {
