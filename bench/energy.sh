@@ -4,7 +4,7 @@
 #
 #   energy.sh WEFT [ARGUMENT..]          for example: energy.sh target/release/weft --bytes 160MiB --json-file energy.json
 #
-# As root. Takes 10 GiB of memory at most: ten times --bytes on each device. Control groups of version 1 were tried, those of version 2 were not.
+# As root. Each device has 5 GiB, so it takes 10 GiB of memory at most. Control groups of version 1 were tried, those of version 2 were not.
 set -eu
 
 [ $# -ge 1 ] || { echo "usage: energy.sh WEFT [ARGUMENT..]" >&2; exit 2; }
@@ -31,7 +31,7 @@ limit() {
 end() {
     for device in disk flash; do
         if mountpoint -q "$dir/$device"; then umount "$dir/$device"; fi
-        if [ -e "$dir/$device.loop" ]; then
+        if [ -s "$dir/$device.loop" ]; then
             loop=$(cat "$dir/$device.loop")
             limit "$(cat "/sys/block/$(basename "$loop")/dev")" 0 || true
             losetup -d "$loop"

@@ -194,6 +194,7 @@ pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
             "targets": voters.all,
             "metadata": away_document(voters),
             "blocks_on_one_target": most_on_one(shape.blocks(), arguments.targets.len()),
+            "too_few_domains": arguments.too_few_domains(shape.k, shape.m).is_some(),
             "losses_survived": survived_when_shared(shape.blocks(), arguments.targets.len(), code.tolerates()),
         }));
     }

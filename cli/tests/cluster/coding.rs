@@ -216,7 +216,7 @@ fn the_files_of_one_client_are_coded_by_several_stores() {
         let all = |name: &str| stores.iter().map(|store| store[name].as_u64().unwrap()).collect::<Vec<u64>>();
         let (coded, bytes) = (all("coded_stripes"), all("coded_bytes"));
         let (sum, most) = (coded.iter().sum::<u64>(), *coded.iter().max().unwrap());
-        if sum >= 20 && 2 * most <= sum && !coded.contains(&0) && bytes.iter().any(|&bytes| bytes > 300_000) {
+        if sum >= 24 && 2 * most <= sum && !coded.contains(&0) && bytes.iter().any(|&bytes| bytes > 300_000) {
             break coded;
         }
         assert!(begun.elapsed() < WAIT_TIMEOUT, "{coded:?}");

@@ -235,6 +235,7 @@ fn nobody_waits_for_stores_behind_slow_links() {
         assert!(fs::read(mount.at("big")).unwrap() == noise(20_000_000));
         let (took, reads) = (begun.elapsed(), status(&cluster, &mount)["reads_hedged"].as_u64().unwrap());
         eprintln!("without {pair:?}, reading took {took:.2?} with {reads} hedged reads");
+        assert!(took < MAX_WAIT, "{took:?}");
         (hedged, quickest) = (hedged + reads, quickest.min(took));
         slow.iter().for_each(|&machine| cluster.network().limit(machine, None));
         all_there(&mount.point, &files);
