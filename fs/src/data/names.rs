@@ -525,10 +525,27 @@ impl FileSystem {
             file.state().openers += u32::from(there.is_ok());
             return there.map_err(stale);
         }
-        let changes = file.state().changes;
-        let found = self.sharing().open(ino, write).map_err(stale)?;
+        // Count it before asking: a removal by another thread meanwhile sees that the file is open.
+        let changes = {
+            let mut state = file.state();
+            state.openers += 1;
+            state.changes
+        };
+        let found = self.sharing().open(ino, write);
         let mut state = file.state();
-        state.openers += 1;
+        let found = match found {
+            // It was removed before it was counted. Other clients may have it open.
+            Ok(_) if state.gone => {
+                drop(state);
+                self.close(ino);
+                return Err(Error::Stale);
+            }
+            Ok(found) => found,
+            Err(error) => {
+                self.one_opener_less(ino, &mut state);
+                return Err(stale(error));
+            }
+        };
         let is_overtaken = state.changes != changes;
         if let Some(found) = found.filter(|found| found.kind == FileKind::File && !is_overtaken) {
             self.learn_size(&mut state, found.size);
@@ -546,14 +563,16 @@ impl FileSystem {
     pub fn close(&self, ino: Ino) {
         let Some(file) = self.table.find(ino) else { return };
         let turn = (!self.is_shared()).then(|| file.naming());
-        let mut state = file.state();
-        state.openers = state.openers.saturating_sub(1);
-        self.let_go(ino, &mut state);
-        drop(state);
+        self.one_opener_less(ino, &mut file.state());
         drop(turn);
         drop(file);
         if let Err(error) = self.sharing().close(ino) {
             self.volume.warn(&error.to_string());
         }
+    }
+
+    fn one_opener_less(&self, ino: Ino, state: &mut FileState) {
+        state.openers = state.openers.saturating_sub(1);
+        self.let_go(ino, state);
     }
 }

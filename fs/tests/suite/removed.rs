@@ -3,14 +3,17 @@
 
 use crate::lab::cluster::{Cluster, Wire, lock};
 use crate::lab::{Lab, content, make, pattern, within};
-use fs::{FileSystem, ROOT, RenameMode};
+use fs::{Error, FileSystem, ROOT, RenameMode};
 use plan::Ino;
 use session::port::HEARTBEAT;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// The operation by which a client reports what it did about removals.
+/// The operations by which a client asks for attributes, opens a file, and reports what it did
+/// about removals.
+const ATTRIBUTES: u16 = 1;
+const OPEN: u16 = 69;
 const REPORT_REMOVED: u16 = 81;
 
 /// A file with some committed bytes.
@@ -53,6 +56,16 @@ fn until_asked(way: &Arc<Wire>, operation: u16, before: u32) {
     within(300, move || {
         while way.asked(operation) <= before {
             std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+}
+
+/// Waits until a request of a client is held.
+fn until_waiting(way: &Arc<Wire>) {
+    let way = way.clone();
+    within(300, move || {
+        while way.waiting.load(Ordering::SeqCst) == 0 {
+            std::thread::sleep(Duration::from_millis(1));
         }
     });
 }
@@ -152,6 +165,46 @@ fn what_clients_know_outlives_the_server_and_not_the_clients() {
     until_files(&cluster.volume(), 1);
     assert_eq!(lock(&cluster.server).as_ref().unwrap().clients().len(), 1);
     a.close_volume().unwrap();
+}
+
+/// Gateways and programs read objects that others replace at the same moment.
+#[test]
+fn a_file_that_loses_its_name_while_it_is_opened_can_be_read() {
+    let cluster = Cluster::new("rs:2+1", 3);
+    let ((a, way), (b, other)) = (cluster.wired_client("a"), cluster.wired_client("b"));
+    let bytes = pattern(4, 150_000);
+    let t = write(&a, "t", &bytes);
+    // The server keeps the file, as another client may know it.
+    other.held.store(REPORT_REMOVED, Ordering::SeqCst);
+    way.held.store(OPEN, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        let opener = scope.spawn(|| a.open(t, false));
+        until_waiting(&way);
+        a.unlink(ROOT, b"t").unwrap();
+        way.held.store(0, Ordering::SeqCst);
+        opener.join().unwrap().unwrap();
+    });
+    assert_eq!(content(&a, t).unwrap(), bytes);
+    // It is not opened when it was removed before that, while a read of it is under way.
+    let u = write(&a, "u", &bytes);
+    way.held.store(ATTRIBUTES, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| a.read(u, 0, &mut [0; 10]));
+        until_waiting(&way);
+        let removed = a.unlink(ROOT, b"u");
+        let opened = a.open(u, false);
+        way.held.store(0, Ordering::SeqCst);
+        let _ = reader.join().unwrap();
+        removed.unwrap();
+        assert!(matches!(opened, Err(Error::Stale)), "{opened:?}");
+    });
+    // What nobody has open is removed.
+    other.held.store(0, Ordering::SeqCst);
+    until_files(&cluster.volume(), 2);
+    a.close(t);
+    until_files(&cluster.volume(), 1);
+    a.close_volume().unwrap();
+    b.close_volume().unwrap();
 }
 
 /// The answer to a client's lookup is on its way while another one, which has not committed what it
