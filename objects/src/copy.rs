@@ -3,6 +3,7 @@
 
 use crate::about::{ATTRIBUTE, About};
 use crate::failure::{Result, error, failed, is};
+use crate::home::is_missing;
 use crate::place::{Condition, Objects, now, whole};
 use fs::{Ino, SetAttributes, SetTime};
 use rustix::io::Errno;
@@ -39,11 +40,10 @@ pub fn join(objects: &Objects, sources: &[Source], about: &About, to: To<'_>) ->
     let ino = fs.new_inos(1).map_err(fail)?;
     fs.put_files(&[whole(ino, home, temporary.clone(), About::default(), 0, now())]).map_err(fail)?;
     let filled = || -> Result<u64> {
-        let size =
-            fs.join(sources, ino).map_err(|error| match is(&error, Errno::INVAL) || is(&error, Errno::STALE) {
-                true => error!(NoSuchKey, "the source changed meanwhile"),
-                false => failed(&error),
-            })?;
+        let size = fs.join(sources, ino).map_err(|error| {
+            let changed = is(&error, Errno::INVAL) || is(&error, Errno::STALE) || is_missing(&error);
+            if changed { error!(NoSuchKey, "the source changed meanwhile") } else { failed(&error) }
+        })?;
         let at = now();
         let times = SetAttributes { modified: Some(SetTime::To(at)), ..SetAttributes::default() };
         fs.set_attributes(ino, times).map_err(fail)?;

@@ -4,7 +4,7 @@
 use crate::about::{ATTRIBUTE, About};
 use crate::copy::{To, join};
 use crate::etag;
-use crate::failure::{Error, Result, error, failed, is};
+use crate::failure::{Code, Error, Result, error, failed, is};
 use crate::home::is_missing;
 use crate::place::{Condition, Objects, answer, now, whole};
 use crate::text::hex;
@@ -171,7 +171,11 @@ pub fn complete(
     }
     let etag = etag::of_parts(wanted.iter().map(|(_, etag)| etag.as_str())).ok_or_else(|| error!(InvalidPart))?;
     let about = About { etag, ..upload.about };
-    join(objects, &sources, &about, To::Object { bucket, key, condition })?;
+    join(objects, &sources, &about, To::Object { bucket, key, condition }).map_err(|why| match why.code() {
+        // Parts go when another request completes or aborts the upload.
+        Code::NoSuchKey => error!(NoSuchUpload, "another request ended the upload meanwhile"),
+        _ => why,
+    })?;
     drop_upload(objects, id)?;
     Ok(about)
 }

@@ -47,7 +47,15 @@ pub fn walk(fs: &FileSystem, path: &[u8], follow: bool) -> Result<Found> {
         if links > MAX_LINKS {
             return Err(Failure::Errno(Errno::LOOP, "too many symbolic links"));
         }
-        let target = fs.read_link(found.ino)?;
+        let target = match fs.read_link(found.ino) {
+            Ok(target) => target,
+            // Another one replaced the link meanwhile.
+            Err(error) if is(&error, Errno::NOENT) => {
+                rest.push_front(name);
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
         if target.first() == Some(&b'/') {
             return Err(Failure::Errno(Errno::XDEV, "a symbolic link leads out of the volume"));
         }

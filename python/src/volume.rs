@@ -174,21 +174,19 @@ impl Volume {
     /// copy appears whole, and is durable when this returns.
     fn copy(&self, py: Python<'_>, source: &[u8], target: &[u8]) -> PyResult<u64> {
         self.with(py, source, |fs| {
-            let found = find(fs, source, true)?;
-            if found.kind != FileKind::File {
-                return Err(not_regular(found.kind));
-            }
-            fs.open(found.ino, false)?;
+            let from = open(fs, source, OFlags::RDONLY, 0)?;
             let mut copied = 0;
-            let done = put(fs, target, found.mode & 0o777, true, |ino| {
-                loop {
-                    match fs.copy_range((found.ino, copied), (ino, copied), u64::MAX >> 1)? {
-                        0 => return Ok(()),
-                        more => copied += more,
+            let done = fs.attributes(from).map_err(Failure::from).and_then(|found| {
+                put(fs, target, found.mode & 0o777, true, |ino| {
+                    loop {
+                        match fs.copy_range((from, copied), (ino, copied), u64::MAX >> 1)? {
+                            0 => return Ok(()),
+                            more => copied += more,
+                        }
                     }
-                }
+                })
             });
-            fs.close(found.ino);
+            fs.close(from);
             done.map(|()| copied)
         })
     }

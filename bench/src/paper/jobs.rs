@@ -13,6 +13,10 @@ use std::time::Instant;
 
 /// The paper's numbers of parts.
 const PAPER_PARTS: [u64; 6] = [1, 2, 4, 8, 20, 40];
+/// Units of the file in 20 and 40 parts, each a power of two long: a part is whole units.
+pub(super) const UNITS: u64 = 40;
+/// Units of the file in fewer parts.
+const FEWER_UNITS: u64 = 32;
 /// Its objects and workers.
 const OBJECTS: usize = 600;
 const WORKERS: usize = 32;
@@ -167,10 +171,10 @@ impl Noise {
 /// One large file in parts. Parts are powers of two long, so that 20 and 40 parts are of a file a
 /// quarter longer; what is compared is the time for a byte.
 pub fn parts(ground: &Ground, args: &Args) -> Result<Vec<Parts>, String> {
-    let unit = if args.quick { 64 << 10 } else { 16 << 20 };
+    let unit = if args.quick { 64 << 10 } else { 1 << (args.bytes / UNITS).ilog2() };
     let mut rows: Vec<Parts> = vec![];
     for parts in PAPER_PARTS {
-        let bytes = unit * if parts >= 20 { 40 } else { 32 };
+        let bytes = unit * if parts >= 20 { UNITS } else { FEWER_UNITS };
         let source = ground.file("large", bytes)?;
         let part = (bytes / parts).to_string();
         let mut runs = vec![];
@@ -216,6 +220,11 @@ pub fn schedules(ground: &Ground, args: &Args) -> Result<Vec<Schedule>, String> 
         Ok(ground.folder.join(name))
     };
     let (mixed, least_ones) = (tree("mixed", &sizes)?, tree("small", &small)?);
+    // In the order of their names: a directory lists them in an order of its own.
+    let list = ground.folder.join("mixed.list");
+    let names: String = (0..OBJECTS).map(|at| format!("{at:03}\n")).collect();
+    std::fs::write(&list, names).map_err(|error| format!("{}: {error}", list.display()))?;
+    let list = list.to_str().ok_or("--dir is not UTF-8")?;
     // Two trees on one worker give the time for an object and the time for a byte: the shortest of
     // several runs in turn, since whatever else the machine does only makes them longer, and a
     // longer run of small objects would make bytes free.
@@ -232,8 +241,12 @@ pub fn schedules(ground: &Ground, args: &Args) -> Result<Vec<Schedule>, String> 
 
     let mut rows = vec![];
     for policy in [Policy::RoundRobin, Policy::Demand] {
-        let (facts, _) =
-            ground.archive_with(args, &mixed, WORKERS, &["--schedule", policy.word(), "--memory", "4GiB"])?;
+        let (facts, _) = ground.archive_with(
+            args,
+            &mixed,
+            WORKERS,
+            &["--schedule", policy.word(), "--memory", "4GiB", "--files-from", list],
+        )?;
         let measured: Vec<Option<f64>> = facts.workers.iter().map(|worker| worker.timeline.last_finish).collect();
         let alone = finishes(policy, &objects, WORKERS).into_iter().map(|done| Some(done).filter(|&done| done > 0.0));
         for (modelled, workers_seconds) in [(false, measured), (true, alone.collect())] {

@@ -28,6 +28,9 @@ use std::time::SystemTime;
   weft bench archive --paper --size-mix periodic
   # Under MPI, with weft-mpi beside weft.
   weft bench archive --paper --mpi
+  # A large file as in the study; the volume takes 1.5 times
+  # as much beside it.
+  weft bench archive --paper --bytes 40GiB --dir /archive
   # Energy from a meter at the plug.
   weft bench archive --paper --meter /var/log/meter.csv
   # A trial run; the figures mean nothing.
@@ -44,6 +47,10 @@ pub struct Args {
     /// Rounds of every measurement; the median counts
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
+    /// The size of the file in 20 and 40 parts, at most; in fewer parts it has four fifths of it.
+    /// The study has 40 GB
+    #[arg(long, value_name = "SIZE", default_value = "640MiB", value_parser = size)]
+    pub bytes: u64,
     /// Sizes of the 600 objects
     #[arg(long, value_enum, default_value_t = SizeMix::Mixed)]
     pub size_mix: SizeMix,
@@ -83,6 +90,13 @@ pub enum SizeMix {
     /// Every eighth is seven times as large as the others, as where each step of a program writes
     /// one large file and seven small ones: in turn, four workers of 32 get all large ones
     Periodic,
+}
+
+/// A size of a file in parts.
+fn size(given: &str) -> Result<u64, String> {
+    let least = jobs::UNITS << 16;
+    let bytes = plan::sizes::bytes(given)?;
+    if bytes < least { Err(format!("it is {least} bytes or more")) } else { Ok(bytes) }
 }
 
 /// Everything that was measured and modelled.

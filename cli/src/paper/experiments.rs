@@ -23,6 +23,8 @@ pub struct Experiment {
     /// Figures and tables, as [`Self::has`] takes them.
     pub figures: &'static [&'static str],
     pub shows: &'static str,
+    /// Commands that go before it, without `weft`. [`FOLDER`] in a word stands for a directory.
+    pub before: &'static [&'static [&'static str]],
     /// The command, without `weft`.
     pub command: &'static [&'static str],
     /// What makes it as large as the document's.
@@ -40,6 +42,8 @@ pub struct Experiment {
 const FILES: &[(&str, &str)] = &[("--json-file", "json"), ("--html", "html"), ("--csv", "csv")];
 const STREAM_FILES: &[(&str, &str)] = &[("--json-file", "json"), ("--html", "html"), ("--stream-csv", "csv")];
 const QUICK: &[&str] = &["--quick"];
+/// In a word of a command: the directory for files that one command leaves to the next.
+pub const FOLDER: &str = "{}";
 
 /// All of them.
 pub const ALL: &[Experiment] = &[
@@ -47,6 +51,7 @@ pub const ALL: &[Experiment] = &[
         paper: Paper::Exstorus,
         figures: &["4", "5"],
         shows: "one thread: throughput and processor use by code, beside NONE",
+        before: &[],
         command: &[
             "bench",
             "write-cost",
@@ -70,6 +75,7 @@ pub const ALL: &[Experiment] = &[
         paper: Paper::Exstorus,
         figures: &["6", "7"],
         shows: "ten threads: throughput and processor use by code, beside NONE",
+        before: &[],
         command: &[
             "bench",
             "write-cost",
@@ -95,6 +101,7 @@ pub const ALL: &[Experiment] = &[
         paper: Paper::Exstorus,
         figures: &["table 1", "table 2", "table 3", "9", "10", "11", "12", "13", "14"],
         shows: "the five steps of a record of 4 to 128 KiB at 1G, 10G and 40G",
+        before: &[],
         command: &[
             "bench",
             "write-cost",
@@ -119,17 +126,49 @@ pub const ALL: &[Experiment] = &[
         paper: Paper::Exstorus,
         figures: &["15", "16"],
         shows: "the steps predicted for 100G, by the constants of this machine",
-        command: &["model", "predict", "--net", "100G", "--record", "128k", "--coding", "server", "--paper"],
+        before: &[
+            &[
+                "bench",
+                "write-cost",
+                "--coding",
+                "server",
+                "--master",
+                "1",
+                "--stripe-bytes",
+                "6k",
+                "--records",
+                "4k,8k,16k,32k,64k,128k",
+                "--net",
+                "1G,10G,40G",
+                "--json-file",
+                "{}/exstorus-15-measured.json",
+            ],
+            &["model", "calibrate", "{}/exstorus-15-measured.json", "--out", "{}/exstorus-15-model.json"],
+        ],
+        command: &[
+            "model",
+            "predict",
+            "--net",
+            "100G",
+            "--record",
+            "128k",
+            "--coding",
+            "server",
+            "--paper",
+            "--model",
+            "{}/exstorus-15-model.json",
+        ],
         full: &[],
         quick: &[],
         files: FILES,
         has_dir: false,
-        differs: "it takes weft model calibrate of the JSON file of figures 9 to 14 before",
+        differs: "constants are measured before, as in figures 9 to 14; bandwidths beyond this machine's are predicted",
     },
     Experiment {
         paper: Paper::Exstorus,
         figures: &["channels"],
         shows: "ten threads: throughput by the number of connections to each store; the study has ten",
+        before: &[],
         command: &["bench", "channels"],
         full: &["--net", "10G", "--stream-bytes", "50G"],
         quick: QUICK,
@@ -141,8 +180,9 @@ pub const ALL: &[Experiment] = &[
         paper: Paper::Parec,
         figures: &["2", "3", "4", "5", "6", "7", "table 1"],
         shows: "a file in parts, and many objects under both schedules: time, energy, utilization",
+        before: &[],
         command: &["bench", "archive", "--paper"],
-        full: &[],
+        full: &["--bytes", "40GiB"],
         quick: QUICK,
         files: FILES,
         has_dir: true,
@@ -152,6 +192,7 @@ pub const ALL: &[Experiment] = &[
         paper: Paper::Gluster,
         figures: &["table 1", "table 2"],
         shows: "MiB/s of the dispersed code, nine shapes, 128 KiB at a time",
+        before: &[],
         command: &["bench", "codes", "--section", "table"],
         full: &[],
         quick: QUICK,
@@ -163,6 +204,7 @@ pub const ALL: &[Experiment] = &[
         paper: Paper::Ecfs,
         figures: &["2", "7"],
         shows: "write bandwidth by nodes: conventional, partition encoding with overlap, stripes in flight",
+        before: &[],
         command: &["bench", "overlap"],
         full: &["--nodes", "6,8", "--block-bytes", "32M", "--seconds", "15", "--rounds", "5"],
         quick: QUICK,
@@ -174,6 +216,7 @@ pub const ALL: &[Experiment] = &[
         paper: Paper::Ecfs,
         figures: &["directories"],
         shows: "large directories: names in an ordered map, beside an extendible hash as in the paper",
+        before: &[],
         command: &["bench", "directories"],
         full: &["--entries", "10k,1M,10M"],
         quick: QUICK,
@@ -185,6 +228,7 @@ pub const ALL: &[Experiment] = &[
         paper: Paper::Ecfs,
         figures: &["6"],
         shows: "encoding by the size of regions, 64 KiB to 64 MiB, five shapes",
+        before: &[],
         command: &["bench", "codes", "--section", "regions"],
         full: &[],
         quick: QUICK,
@@ -196,6 +240,7 @@ pub const ALL: &[Experiment] = &[
         paper: Paper::Ecfs,
         figures: &["8", "9", "10", "11"],
         shows: "write bandwidth and space by placement policy, simulated with 8 to 1024 servers",
+        before: &[],
         command: &["bench", "placement", "--simulated"],
         full: &["--seeds", "20"],
         quick: QUICK,
@@ -207,6 +252,7 @@ pub const ALL: &[Experiment] = &[
         paper: Paper::Ecfs,
         figures: &["8", "9", "10", "11"],
         shows: "write bandwidth and space by placement policy, balanced and unbalanced load, with processes",
+        before: &[],
         command: &["bench", "placement"],
         full: &["--seconds", "15", "--rounds", "5"],
         quick: QUICK,
@@ -221,6 +267,7 @@ pub const ALL: &[Experiment] = &[
             "3B", "4A", "4B", "5A", "5B", "6A", "6B",
         ],
         shows: "seven methods at 160+80, 160+40 and 160+32 as jobs: time, bandwidth, energy, shares, three years",
+        before: &[],
         command: &["bench", "energy"],
         full: &["--bytes", "40GB"],
         quick: QUICK,
@@ -324,6 +371,10 @@ mod tests {
                 assert_eq!(experiment.files.iter().filter(|file| file.1 == ending).count(), 1, "{ending}");
             }
             for more in [experiment.full, experiment.quick] {
+                for before in experiment.before {
+                    let parsed = crate::commands().try_get_matches_from(["weft"].iter().chain(*before));
+                    assert!(parsed.is_ok(), "{before:?}: {}", parsed.unwrap_err());
+                }
                 let mut words = vec!["weft"];
                 words.extend(experiment.command.iter().chain(more));
                 experiment.files.iter().for_each(|(option, _)| words.extend([option, "x"]));

@@ -6,10 +6,10 @@ mod experiments;
 use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::Args;
-use experiments::{ALL, Experiment, Paper};
+use experiments::{ALL, Experiment, FOLDER, Paper};
 use serde_json::json;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use volume::Shown;
 
 /// Repeat what the papers measured, beside what they published
@@ -26,7 +26,8 @@ use volume::Shown;
   weft bench paper --all --quick
 
 The sizes are such that it takes minutes on this machine; --full takes those of the paper where that is possible. \
-docs/papers.md has every figure and table of the papers: what was published, what we measured, and why they differ.")]
+Links are limited by root only (--net): other users measure without limits, and are told so. docs/papers.md has every \
+figure and table of the papers: what was published, what we measured, and why they differ.")]
 pub struct Arguments {
     /// The paper; without it, all experiments are listed
     #[arg(value_enum)]
@@ -73,10 +74,13 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
     if arguments.dry_run && as_json {
         return list(&chosen, arguments, force, as_json);
     }
+    let has_links = rustix::process::geteuid().is_root();
+    let folder = Folder::of(arguments);
     let mut failed = Vec::new();
     for experiment in chosen {
-        let words = arguments.words(experiment, force, as_json);
-        let line = shown(&words);
+        let mut steps = arguments.steps(experiment, &folder.path, force, as_json);
+        let left_out = if has_links { Vec::new() } else { without_links(&mut steps) };
+        let line = one_line(&steps);
         if arguments.dry_run {
             show::text(line)?;
             continue;
@@ -85,11 +89,19 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
             show::text(format_args!("== {}, {}: {}", experiment.paper.name(), figures(experiment), experiment.shows))?;
             show::text(format_args!("   {}", experiment.paper.title()))?;
             show::text(format_args!("   here: {}", experiment.differs))?;
+            if !left_out.is_empty() {
+                let which = left_out.join(", ");
+                show::text(format_args!("   links have no limit, as that takes root: left out --net {which}"))?;
+            }
             show::text(format_args!("$ {line}"))?;
         }
-        let command = crate::parse(crate::commands(), words).map_err(|why| Failure::Other(why.to_string()))?;
-        if crate::run(command.0) != 0 {
-            failed.push(experiment.file_name());
+        folder.make(experiment)?;
+        for words in steps {
+            let command = crate::parse(crate::commands(), words).map_err(|why| Failure::Other(why.to_string()))?;
+            if crate::run(command.0) != 0 {
+                failed.push(experiment.file_name());
+                break;
+            }
         }
     }
     if failed.is_empty() {
@@ -123,7 +135,7 @@ fn list(chosen: &[&Experiment], arguments: &Arguments, force: bool, as_json: boo
                     "figures": experiment.figures,
                     "shows": experiment.shows,
                     "differs": experiment.differs,
-                    "command": shown(&arguments.words(experiment, force, false)),
+                    "command": arguments.line(experiment, force),
                 })
             })
             .collect();
@@ -136,7 +148,7 @@ fn list(chosen: &[&Experiment], arguments: &Arguments, force: bool, as_json: boo
             show::text(format_args!("{}: \"{}\"", paper.name(), paper.title()))?;
         }
         show::text(format_args!("  {}: {}", figures(experiment), experiment.shows))?;
-        show::text(format_args!("    {}", shown(&arguments.words(experiment, force, false))))?;
+        show::text(format_args!("    {}", arguments.line(experiment, force)))?;
     }
     Ok(())
 }
@@ -147,18 +159,21 @@ impl Arguments {
         is_of_paper && self.figure.as_deref().is_none_or(|figure| experiment.has(figure))
     }
 
-    /// The command line of an experiment.
-    fn words(&self, experiment: &Experiment, force: bool, as_json: bool) -> Vec<OsString> {
+    /// The commands of an experiment, the last of which shows it.
+    fn steps(&self, experiment: &Experiment, folder: &Path, force: bool, as_json: bool) -> Vec<Vec<OsString>> {
+        let before = experiment.before.iter().map(|step| {
+            let quick: &[&str] = if self.quick && step[0] == "bench" { &["--quick"] } else { &[] };
+            let mut words = self.words(&[step, quick], folder, step[0] == "bench");
+            words.extend((force && step[0] == "bench").then(|| "--force".into()));
+            words
+        });
+        let mut steps: Vec<Vec<OsString>> = before.collect();
         let size = match () {
             () if self.quick => experiment.quick,
             () if self.full => experiment.full,
             () => &[],
         };
-        let mut words: Vec<OsString> =
-            std::iter::once("weft").chain(experiment.command.iter().chain(size).copied()).map(Into::into).collect();
-        if let Some(directory) = self.dir.as_ref().filter(|_| experiment.has_dir) {
-            words.extend(["--dir".into(), directory.into()]);
-        }
+        let mut words = self.words(&[experiment.command, size], folder, experiment.has_dir);
         if let Some(directory) = &self.out {
             for (option, ending) in experiment.files {
                 let file = directory.join(format!("{}.{ending}", experiment.file_name()));
@@ -167,8 +182,82 @@ impl Arguments {
         }
         words.extend(force.then(|| "--force".into()));
         words.extend(as_json.then(|| "--json".into()));
+        steps.push(words);
+        steps
+    }
+
+    /// The words of a command; with the option `--dir` if it takes that and it was given.
+    fn words(&self, parts: &[&[&str]], folder: &Path, takes_dir: bool) -> Vec<OsString> {
+        let in_folder = |word: &&str| match word.strip_prefix(FOLDER) {
+            Some(name) => folder.join(name.trim_start_matches('/')).into(),
+            None => word.into(),
+        };
+        let mut words: Vec<OsString> =
+            std::iter::once("weft".into()).chain(parts.concat().iter().map(in_folder)).collect();
+        if let Some(directory) = self.dir.as_ref().filter(|_| takes_dir) {
+            words.extend(["--dir".into(), directory.into()]);
+        }
         words
     }
+
+    /// All commands of an experiment, as root gives them to a shell.
+    fn line(&self, experiment: &Experiment, force: bool) -> String {
+        one_line(&self.steps(experiment, &Folder::of(self).path, force, false))
+    }
+}
+
+/// The directory for files that one command leaves to the next: that of the results, or one that is
+/// removed at the end.
+struct Folder {
+    path: PathBuf,
+    is_ours: bool,
+}
+
+impl Folder {
+    fn of(arguments: &Arguments) -> Self {
+        match &arguments.out {
+            Some(out) => Self { path: out.clone(), is_ours: false },
+            None => {
+                let name = format!("weft-paper-{}", std::process::id());
+                Self { path: std::env::temp_dir().join(name), is_ours: true }
+            }
+        }
+    }
+
+    /// Creates it where an experiment takes it.
+    fn make(&self, experiment: &Experiment) -> Outcome {
+        if experiment.before.is_empty() {
+            return Ok(());
+        }
+        let failed = |why| Failure::Other(format!("cannot create {}: {why}", Shown(&self.path)));
+        std::fs::create_dir_all(&self.path).map_err(failed)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if self.is_ours {
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// Takes the limits of links out of commands that set them, and returns them. What is predicted for
+/// a link stays.
+fn without_links(steps: &mut [Vec<OsString>]) -> Vec<String> {
+    let mut left_out = Vec::new();
+    for words in steps.iter_mut().filter(|words| words.get(1).is_some_and(|word| word == "bench")) {
+        while let Some(at) = words.iter().position(|word| word == "--net") {
+            let pair: Vec<OsString> = words.drain(at..words.len().min(at + 2)).collect();
+            left_out.extend(pair.last().map(|speed| speed.to_string_lossy().into_owned()));
+        }
+    }
+    left_out
+}
+
+/// Commands in one line, each if the one before succeeded.
+fn one_line(steps: &[Vec<OsString>]) -> String {
+    steps.iter().map(|words| shown(words)).collect::<Vec<_>>().join(" && ")
 }
 
 /// A command line as a shell takes it.
@@ -178,4 +267,18 @@ fn shown(words: &[OsString]) -> String {
         if word.contains(' ') { format!("'{word}'") } else { word }
     };
     words.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_root_no_link_is_limited() {
+        let words = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
+        let mut steps = vec![words("weft bench x --net 1G,10G --rounds 3"), words("weft model predict --net 100G")];
+        assert_eq!(without_links(&mut steps), ["1G,10G"]);
+        assert_eq!(one_line(&steps), "weft bench x --rounds 3 && weft model predict --net 100G");
+        assert!(without_links(&mut steps).is_empty());
+    }
 }

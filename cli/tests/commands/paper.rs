@@ -42,24 +42,58 @@ fn a_figure_is_repeated_into_files() {
     run(repeat().arg("--force")).good();
 }
 
-/// What a reader plots, pipes and looks at: of codes, and of processes. The others take minutes.
-#[test]
-fn every_experiment_writes_json_csv_and_a_page() {
+/// An experiment writes what a reader plots, pipes and looks at.
+fn is_repeated_into_three_files(paper: &str, figure: &str, name: &str) {
     let scratch = Scratch::new(0);
     let out = scratch.path.join("results");
-    for (paper, figure, name) in
-        [("gluster", "table 1", "gluster-table-1"), ("ecfs", "directories", "ecfs-directories")]
-    {
-        let mut command = weft();
-        command.args(["bench", "paper", paper, figure, "--quick", "--dir"]).arg(&scratch.path).arg("--out").arg(&out);
-        run(&mut command).good();
-        let file = |ending: &str| fs::read_to_string(out.join(format!("{name}.{ending}"))).unwrap();
-        assert!(serde_json::from_str::<Value>(&file("json")).unwrap().is_object(), "{name}");
-        let table = file("csv");
-        assert!(table.lines().count() > 3 && table.lines().all(|line| line.contains(',')), "{table}");
-        let page = file("html");
-        assert!(page.starts_with("<!doctype html>") && page.contains("<svg"), "{name}");
-    }
+    let mut command = weft();
+    command.args(["bench", "paper", paper, figure, "--quick", "--dir"]).arg(&scratch.path).arg("--out").arg(&out);
+    run(&mut command).good();
+    let file = |ending: &str| fs::read_to_string(out.join(format!("{name}.{ending}"))).unwrap();
+    assert!(serde_json::from_str::<Value>(&file("json")).unwrap().is_object());
+    let table = file("csv");
+    assert!(table.lines().count() > 3 && table.lines().all(|line| line.contains(',')), "{table}");
+    let page = file("html");
+    assert!(page.starts_with("<!doctype html>") && page.contains("<svg"));
+    // It leaves nothing else.
+    let left: Vec<_> = fs::read_dir(&scratch.path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["results"]);
+}
+
+#[test]
+fn codes_are_repeated_into_three_files() {
+    is_repeated_into_three_files("gluster", "table 1", "gluster-table-1");
+}
+
+#[test]
+fn directories_are_repeated_into_three_files() {
+    is_repeated_into_three_files("ecfs", "directories", "ecfs-directories");
+}
+
+#[test]
+fn overlap_is_repeated_into_three_files() {
+    is_repeated_into_three_files("ecfs", "7", "ecfs-2");
+}
+
+#[test]
+fn channels_are_repeated_into_three_files() {
+    is_repeated_into_three_files("exstorus", "channels", "exstorus-channels");
+}
+
+#[test]
+fn the_energy_study_is_repeated_into_three_files() {
+    is_repeated_into_three_files("energy", "3A", "energy-2");
+}
+
+/// What is predicted takes constants of this machine, which are measured before.
+#[test]
+fn a_prediction_is_of_constants_that_are_measured_before() {
+    let line = String::from_utf8(run(weft().args(["bench", "paper", "exstorus", "15", "--dry-run"])).good()).unwrap();
+    let steps: Vec<&str> = line.trim().split(" && ").collect();
+    let [measured, fitted, predicted] = steps[..] else { panic!("{line}") };
+    let last = |text: &str| text.split(' ').next_back().unwrap().to_owned();
+    assert!(measured.starts_with("weft bench write-cost") && fitted.contains(&last(measured)), "{line}");
+    assert!(predicted.starts_with("weft model predict") && predicted.contains(&last(fitted)), "{line}");
 }
 
 #[test]

@@ -520,10 +520,14 @@ impl FileSystem {
         if !self.is_shared() {
             // Take the naming lock, so that a later removal sees that the file is open.
             let _turn = file.naming();
-            let gone = file.state().gone;
-            let there = if gone { Err(meta::Error::NotFound) } else { self.meta.attributes(ino).map(drop) };
-            file.state().openers += u32::from(there.is_ok());
-            return there.map_err(stale);
+            let links = self.meta.attributes(ino).map_err(stale)?.links;
+            let mut state = file.state();
+            // A file without a name that is not kept here is about to be removed.
+            if state.gone || links == 0 && !state.orphan {
+                return Err(Error::Stale);
+            }
+            state.openers += 1;
+            return Ok(());
         }
         // Count it before asking: a removal by another thread meanwhile sees that the file is open.
         let changes = {
@@ -532,11 +536,13 @@ impl FileSystem {
             state.changes
         };
         let found = self.sharing().open(ino, write);
+        // One that began before it was counted has ended when this lock is free.
+        let turn = file.naming();
         let mut state = file.state();
         let found = match found {
-            // It was removed before it was counted. Other clients may have it open.
+            // It was removed. Other clients may have it open.
             Ok(_) if state.gone => {
-                drop(state);
+                drop((state, turn));
                 self.close(ino);
                 return Err(Error::Stale);
             }
@@ -546,6 +552,7 @@ impl FileSystem {
                 return Err(stale(error));
             }
         };
+        drop(turn);
         let is_overtaken = state.changes != changes;
         if let Some(found) = found.filter(|found| found.kind == FileKind::File && !is_overtaken) {
             self.learn_size(&mut state, found.size);
@@ -562,7 +569,7 @@ impl FileSystem {
     /// Counts one opener less. The last one releases a file without a name.
     pub fn close(&self, ino: Ino) {
         let Some(file) = self.table.find(ino) else { return };
-        let turn = (!self.is_shared()).then(|| file.naming());
+        let turn = file.naming();
         self.one_opener_less(ino, &mut file.state());
         drop(turn);
         drop(file);

@@ -98,6 +98,30 @@ fn a_mount_of_its_own_volume_keeps_what_its_kernel_knows() {
     until_files(&lab.open(), 1);
 }
 
+/// Its many extents are removed later, beside other work.
+#[test]
+fn a_fragmented_file_that_was_removed_is_not_opened() {
+    let mut lab = Lab::new("rs:2+1", 3);
+    let fs = lab.open();
+    let mut last = ROOT;
+    for round in 0..10 {
+        let ino = make(&fs, "t");
+        last = ino;
+        for extent in 0..40 {
+            fs.write(ino, extent * 200_000, &pattern(extent, 10_000)).unwrap();
+            fs.sync(ino).unwrap();
+        }
+        assert_eq!(fs.lookup(ROOT, b"t").unwrap().ino, ino);
+        fs.unlink(ROOT, b"t").unwrap();
+        let opened = fs.open(ino, false);
+        assert!(matches!(opened, Err(Error::Stale)), "round {round}: {opened:?}");
+    }
+    until_files(&fs, 1);
+    // Who asks for an attribute learns that the file is gone, and not that it has none.
+    assert_eq!(fs.attribute(last, b"user.a").unwrap_err().errno(), 2);
+    fs.close_volume().unwrap();
+}
+
 #[test]
 fn a_client_opens_what_it_looked_up_though_another_removed_it() {
     let cluster = Cluster::new("rs:2+1", 3);

@@ -284,9 +284,12 @@ impl Meta {
     /// The value of an extended attribute.
     ///
     /// # Errors
-    /// `NoAttribute`.
+    /// `NotFound`, `NoAttribute`.
     pub fn attribute(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
-        self.kv.get(&keys::attribute(ino, name))?.ok_or(Error::NoAttribute)
+        match self.kv.get(&keys::attribute(ino, name))? {
+            Some(value) => Ok(value),
+            None => self.dinode(ino).and(Err(Error::NoAttribute)),
+        }
     }
 
     /// The names of a file's extended attributes.

@@ -312,20 +312,17 @@ impl Copying<'_> {
         let failed = |why: &dyn std::fmt::Display| Failure::Other(format!("{}: {why}", Shown(to)));
         let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(part);
         let file = made.map_err(|why| failed(&why))?;
-        let (mut piece, mut offset) = (vec![0; COPY_PIECE_BYTES], 0);
-        loop {
-            self.control.go_on()?;
-            let length = self.volume.read(found.ino, offset, &mut piece).map_err(at(address))?;
-            if piece[..length].iter().any(|&byte| byte != 0) {
-                file.write_all_at(&piece[..length], offset).map_err(|why| failed(&why))?;
-            }
-            offset += length as u64;
-            self.count(length);
-            if length < piece.len() {
-                break;
-            }
+        // One read takes a small file as it is. A longer one is open, so that a program that
+        // replaces it leaves its bytes to this copy.
+        let is_long = found.size >= COPY_PIECE_BYTES as u64;
+        if is_long {
+            self.volume.open(found.ino, false).map_err(at(address))?;
         }
-        file.set_len(offset).map_err(|why| failed(&why))?;
+        let copied = self.put_bytes(address, found.ino, &file, to);
+        if is_long {
+            self.volume.close(found.ino);
+        }
+        file.set_len(copied?).map_err(|why| failed(&why))?;
         file.set_permissions(std::fs::Permissions::from_mode(found.mode)).map_err(|why| failed(&why))?;
         let since = std::time::Duration::new(found.modified.seconds.unsigned_abs(), 0);
         let second =
@@ -335,5 +332,23 @@ impl Copying<'_> {
             file.set_modified(modified).map_err(|why| failed(&why))?;
         }
         Ok(())
+    }
+
+    /// Copies bytes to their offsets, and returns how many there are. Zeros stay holes.
+    fn put_bytes(&self, address: &Address, from: Ino, file: &std::fs::File, to: &Path) -> Result<u64, Failure> {
+        let (mut piece, mut offset) = (vec![0; COPY_PIECE_BYTES], 0);
+        loop {
+            self.control.go_on()?;
+            let length = self.volume.read(from, offset, &mut piece).map_err(at(address))?;
+            if piece[..length].iter().any(|&byte| byte != 0) {
+                let failed = |why| Failure::Other(format!("{}: {why}", Shown(to)));
+                file.write_all_at(&piece[..length], offset).map_err(failed)?;
+            }
+            offset += length as u64;
+            self.count(length);
+            if length < piece.len() {
+                return Ok(offset);
+            }
+        }
     }
 }

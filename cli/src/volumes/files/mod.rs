@@ -19,6 +19,8 @@ use volume::shown;
 
 /// What is copied at a time.
 const COPY_PIECE_BYTES: usize = 1 << 20;
+/// How often a file is looked up that others replace before it is open.
+const OPEN_ATTEMPTS: usize = 32;
 /// Entries that are listed at a time.
 const LIST_BATCH_ENTRIES: usize = 1000;
 
@@ -183,13 +185,30 @@ pub fn cat(arguments: &CatArguments, as_json: bool) -> Outcome {
     }
     let address = Address::required(&arguments.address)?;
     let volume = open(&address.volume, true)?;
-    let found = find(&volume, &address)?;
+    let found = find_open(&volume, &address)?;
     let mut output = std::io::stdout().lock();
-    read_out(&volume, found.ino, &mut output).map_err(|why| match why {
+    let read = read_out(&volume, found.ino, &mut output);
+    volume.close(found.ino);
+    read.map_err(|why| match why {
         ReadOut::Read(error) => at(&address)(error),
         ReadOut::Write(why) if why.kind() == std::io::ErrorKind::BrokenPipe => Failure::OutputClosed,
         ReadOut::Write(why) => Failure::Other(format!("cannot write to standard output: {why}")),
     })
+}
+
+/// Finds a file and opens it: what replaces it leaves its bytes to the reader. The caller closes
+/// it.
+fn find_open(volume: &Open, address: &Address) -> Result<Attributes, Failure> {
+    let mut attempts = 0;
+    loop {
+        let found = find(volume, address)?;
+        attempts += 1;
+        match volume.open(found.ino, false) {
+            Ok(()) => return Ok(found),
+            Err(fs::Error::Stale) if attempts < OPEN_ATTEMPTS => {}
+            Err(error) => return Err(at(address)(error)),
+        }
+    }
 }
 
 enum ReadOut {

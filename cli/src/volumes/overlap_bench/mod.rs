@@ -139,7 +139,7 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
         nodes.truncate(2);
         (rounds, seconds) = (1, QUICK_SECONDS);
     }
-    let coding = model::coding_rate(&*ec::parse(&arguments.code)?, arguments.block_bytes);
+    let coding = model::coding_rates(&*ec::parse(&arguments.code)?, arguments.block_bytes);
     let lab = match arguments.net {
         Some(speed) => {
             let most = nodes.iter().max().copied().unwrap_or(0) as u32;

@@ -4,6 +4,7 @@
 //! simulation would add, shared disks and links. What differs between the ways is the time of
 //! coding, which clients of the simulator do not have.
 
+use super::engine::REGION_BYTES;
 use ec::Code;
 use ec::partition::Partition;
 use std::time::{Duration, Instant};
@@ -16,22 +17,45 @@ pub const PUBLISHED_GAIN: f64 = 0.347;
 /// How long the speed of coding is measured.
 const MEASURED: Duration = Duration::from_millis(300);
 
-/// MB/s of user data that one core codes, of stripes of such blocks.
-pub fn coding_rate(code: &dyn Code, block_bytes: usize) -> f64 {
+/// MB/s of user data that one core codes.
+#[derive(Clone, Copy, Debug)]
+pub struct CodingRates {
+    /// Whole stripes, as where they are sent afterwards.
+    pub whole: f64,
+    /// One region of a block after the other, as where they are sent meanwhile.
+    pub by_region: f64,
+}
+
+/// Measures how fast one core codes stripes of such blocks.
+pub fn coding_rates(code: &dyn Code, block_bytes: usize) -> CodingRates {
     let k = code.shape().k;
     let data = vec![vec![0xA5u8; block_bytes]; k];
     let mut coded = vec![vec![0u8; block_bytes]; code.coded().len()];
     let inputs: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
     let mut outputs: Vec<&mut [u8]> = coded.iter_mut().map(Vec::as_mut_slice).collect();
-    let mut encode = || Partition::default().run(code.encoder(), &inputs, &mut outputs);
-    encode();
+    let whole = rate(k * block_bytes, || Partition::default().run(code.encoder(), &inputs, &mut outputs));
+    let by_region = rate(k * block_bytes, || {
+        for (number, block) in inputs.iter().enumerate() {
+            for (at, region) in block.chunks(REGION_BYTES).enumerate() {
+                let range = at * REGION_BYTES..at * REGION_BYTES + region.len();
+                let mut parities: Vec<&mut [u8]> = outputs.iter_mut().map(|block| &mut block[range.clone()]).collect();
+                code.accumulate(number, region, &mut parities);
+            }
+        }
+    });
+    CodingRates { whole, by_region }
+}
+
+/// MB/s of something that codes this number of bytes each time.
+fn rate(bytes: usize, mut work: impl FnMut()) -> f64 {
+    work();
     let begun = Instant::now();
-    let mut stripes = 0;
-    while stripes == 0 || begun.elapsed() < MEASURED {
-        encode();
-        stripes += 1;
+    let mut times = 0;
+    while times == 0 || begun.elapsed() < MEASURED {
+        work();
+        times += 1;
     }
-    (stripes * k * block_bytes) as f64 / begun.elapsed().as_secs_f64() / 1e6
+    (times * bytes) as f64 / begun.elapsed().as_secs_f64() / 1e6
 }
 
 /// What nodes reach that have processors of their own, in MB/s: with sending and coding one after
