@@ -9,8 +9,27 @@ use std::ops::Range;
 /// How many bytes are read at a time: about a stripe.
 const READ_PIECE_BYTES: u64 = 4 << 20;
 
-/// Reads a range of a file and passes on its data; holes are only hashed.
+/// Reads a range of a file and passes on its data; holes are only hashed. A file that loses its
+/// name meanwhile is read to its end.
 pub fn read<E: From<Error>>(
+    volume: &FileSystem,
+    ino: Ino,
+    range: Range<u64>,
+    has_holes: bool,
+    hasher: &mut Hasher,
+    each: impl FnMut(u64, &[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    // One read takes a small file as it is.
+    if range.end - range.start <= READ_PIECE_BYTES && !has_holes {
+        return read_open(volume, ino, range, has_holes, hasher, each);
+    }
+    volume.open(ino, false)?;
+    let read = read_open(volume, ino, range, has_holes, hasher, each);
+    volume.close(ino);
+    read
+}
+
+fn read_open<E: From<Error>>(
     volume: &FileSystem,
     ino: Ino,
     range: Range<u64>,

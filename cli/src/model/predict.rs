@@ -111,7 +111,7 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         output::write(file, &(CSV_HEAD.to_owned() + &steps.csv()), arguments.force)?;
     }
     if let Some(file) = &arguments.html {
-        let about = heading(arguments, &setting, &calibration);
+        let about = heading(arguments, &setting, &calibration).replace('\n', "; ");
         output::write(file, &page("Weft: a predicted write", &about, std::slice::from_ref(&steps)), arguments.force)?;
     }
     if as_json {

@@ -2,11 +2,13 @@
 //! no others.
 
 use crate::lab::{Cluster, Mount, possible};
+use crate::scratch::{Scratch, noise, run, weft};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -14,6 +16,8 @@ use std::time::{Duration, Instant};
 /// How long each part goes on.
 const PART_DURATION: Duration = Duration::from_secs(2);
 const RECORD_BYTES: usize = 3000;
+/// How long a removal may take. On a slower machine the test sees less.
+const REMOVAL_DURATION: Duration = Duration::from_secs(4);
 
 /// How often each error came, by what was tried.
 type Errors = Mutex<BTreeMap<(&'static str, i32), u32>>;
@@ -148,4 +152,25 @@ fn six_who_change_a_few_names_get_the_errors_of_a_local_file_system() {
     b.unmount();
     a.unmount();
     cluster.is_healthy();
+}
+
+/// A program behind a pipe reads slowly, and its file is replaced meanwhile.
+#[test]
+fn what_is_read_is_whole_though_another_file_gets_its_name() {
+    let (cluster, scratch) = (Cluster::new("rs:2+1", 3), Scratch::new(0));
+    let (old, new) = (scratch.path.join("old"), scratch.path.join("new"));
+    fs::write(&old, noise(12_000_000)).unwrap();
+    fs::write(&new, noise(3_000_000)).unwrap();
+    run(weft().arg("cp").arg(&old).arg(cluster.at("f"))).good();
+    let mut reader = weft().arg("cat").arg(cluster.at("f")).stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = reader.stdout.take().unwrap();
+    let mut read = vec![0; 1];
+    output.read_exact(&mut read).unwrap();
+    run(weft().args(["cp", "--force"]).arg(&new).arg(cluster.at("f"))).good();
+    // A file that nobody has open is removed within some heartbeats.
+    std::thread::sleep(REMOVAL_DURATION);
+    output.read_to_end(&mut read).unwrap();
+    assert!(reader.wait().unwrap().success());
+    assert!(read == noise(12_000_000));
+    assert!(run(weft().arg("cat").arg(cluster.at("f"))).good() == noise(3_000_000));
 }

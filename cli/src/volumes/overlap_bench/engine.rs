@@ -6,6 +6,7 @@ use ec::partition::Partition;
 use plan::{Position, SetId};
 use serde::{Deserialize, Serialize};
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -43,11 +44,17 @@ impl Way {
 
 /// A piece of a block on its way.
 struct Piece {
-    bytes: Arc<Vec<u8>>,
+    bytes: Shared,
     file: TargetFile,
     offset: u64,
     /// Told when it is there.
     done: Sender<io::Result<()>>,
+}
+
+/// Bytes of a block, which its pieces share.
+struct Shared {
+    block: Arc<Vec<u8>>,
+    range: Range<usize>,
 }
 
 /// One thread for each position of a stripe, that sends what it is given, and the targets.
@@ -64,7 +71,7 @@ impl Senders {
             let targets = targets.clone();
             let send = move || {
                 while let Ok((to, piece)) = pieces.recv() {
-                    let bytes = [IoSlice::new(&piece.bytes)];
+                    let bytes = [IoSlice::new(&piece.bytes.block[piece.bytes.range.clone()])];
                     let sent = targets[to].write(piece.file, piece.offset, &bytes, Durable::Later);
                     // Who stopped waiting has an error already.
                     let _ = piece.done.send(sent.map(drop));
@@ -130,13 +137,24 @@ impl Writer<'_> {
         into[at..].copy_from_slice(&rest[..left]);
     }
 
-    fn send(&self, stripe: u64, position: usize, from: usize, bytes: Vec<u8>, done: &Sender<io::Result<()>>) {
+    /// Sends bytes that begin at this offset of their block.
+    fn send(&self, stripe: u64, position: usize, from: usize, bytes: Shared, done: &Sender<io::Result<()>>) {
         let set = ((self.node as u64) << 32) | (stripe % FILES);
         let to = (self.node + stripe as usize + position) % self.nodes;
         lock(self.written).insert((to, position as u16, set));
         let file = TargetFile::Chunk { set: SetId(set), position: Position(position as u16) };
-        let piece = Piece { bytes: Arc::new(bytes), file, offset: from as u64, done: done.clone() };
+        let piece = Piece { bytes, file, offset: from as u64, done: done.clone() };
         self.senders.send(position, to, piece);
+    }
+
+    /// Sends a block, and returns the number of pieces.
+    fn send_block(&self, stripe: u64, position: usize, block: Vec<u8>, done: &Sender<io::Result<()>>) -> usize {
+        let block = Arc::new(block);
+        let pieces = self.regions().map(|(from, length)| {
+            let bytes = Shared { block: block.clone(), range: from..from + length };
+            self.send(stripe, position, from, bytes, done);
+        });
+        pieces.count()
     }
 
     /// Fills all blocks, encodes them, and then sends them.
@@ -155,13 +173,8 @@ impl Writer<'_> {
             Partition::default().run(code.encoder(), &inputs, &mut outputs);
         }
         let (tell, done) = channel();
-        let mut pieces = 0;
-        for (position, block) in data.iter().chain(&coded).enumerate() {
-            for (from, length) in self.regions() {
-                self.send(stripe, position, from, block[from..from + length].to_vec(), &tell);
-                pieces += 1;
-            }
-        }
+        let blocks = data.into_iter().chain(coded).enumerate();
+        let pieces = blocks.map(|(position, block)| self.send_block(stripe, position, block, &tell)).sum();
         OnWay { pieces, done }
     }
 
@@ -179,16 +192,13 @@ impl Writer<'_> {
                 let mut parities: Vec<&mut [u8]> =
                     coded.iter_mut().map(|block| &mut block[from..from + length]).collect();
                 code.accumulate(number, &region, &mut parities);
+                let region = Shared { block: Arc::new(region), range: 0..length };
                 self.send(stripe, number, from, region, &tell);
                 pieces += 1;
             }
         }
-        for (parity, block) in coded.iter().enumerate() {
-            for (from, length) in self.regions() {
-                self.send(stripe, k + parity, from, block[from..from + length].to_vec(), &tell);
-                pieces += 1;
-            }
-        }
+        let parities = coded.into_iter().enumerate();
+        pieces += parities.map(|(parity, block)| self.send_block(stripe, k + parity, block, &tell)).sum::<usize>();
         OnWay { pieces, done }
     }
 
