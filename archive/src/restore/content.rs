@@ -10,7 +10,7 @@ use std::ops::Range;
 const READ_PIECE_BYTES: u64 = 4 << 20;
 
 /// Reads a range of a file and passes on its data; holes are only hashed. A file that loses its
-/// name meanwhile is read to its end.
+/// name meanwhile is read to the end of the range.
 pub fn read<E: From<Error>>(
     volume: &FileSystem,
     ino: Ino,

@@ -44,7 +44,7 @@ pub struct Args {
     /// Where sources and volumes are made; they are removed again
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub dir: PathBuf,
-    /// Rounds of every measurement; the median counts
+    /// Rounds of every measurement but that of the schedules; the median counts
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
     /// The size of the file in 20 and 40 parts, at most; in fewer parts it has four fifths of it.

@@ -25,6 +25,8 @@ pub struct Experiment {
     pub shows: &'static str,
     /// Commands that go before it, without `weft`. [`FOLDER`] in a word stands for a directory.
     pub before: &'static [&'static [&'static str]],
+    /// What makes benchmarks among them as large as the document's.
+    pub full_before: &'static [&'static str],
     /// The command, without `weft`.
     pub command: &'static [&'static str],
     /// What makes it as large as the document's.
@@ -41,7 +43,10 @@ pub struct Experiment {
 
 const FILES: &[(&str, &str)] = &[("--json-file", "json"), ("--html", "html"), ("--csv", "csv")];
 const STREAM_FILES: &[(&str, &str)] = &[("--json-file", "json"), ("--html", "html"), ("--stream-csv", "csv")];
-const QUICK: &[&str] = &["--quick"];
+/// What makes a benchmark as short as can be.
+pub const QUICK: &[&str] = &["--quick"];
+/// The records and rounds of ExSTorus.
+const STEPS_FULL: &[&str] = &["--count", "50000", "--rounds", "10"];
 /// In a word of a command: the directory for files that one command leaves to the next.
 pub const FOLDER: &str = "{}";
 
@@ -52,6 +57,7 @@ pub const ALL: &[Experiment] = &[
         figures: &["4", "5"],
         shows: "one thread: throughput and processor use by code, beside NONE",
         before: &[],
+        full_before: &[],
         command: &[
             "bench",
             "write-cost",
@@ -76,6 +82,7 @@ pub const ALL: &[Experiment] = &[
         figures: &["6", "7"],
         shows: "ten threads: throughput and processor use by code, beside NONE",
         before: &[],
+        full_before: &[],
         command: &[
             "bench",
             "write-cost",
@@ -102,6 +109,7 @@ pub const ALL: &[Experiment] = &[
         figures: &["table 1", "table 2", "table 3", "9", "10", "11", "12", "13", "14"],
         shows: "the five steps of a record of 4 to 128 KiB at 1G, 10G and 40G",
         before: &[],
+        full_before: &[],
         command: &[
             "bench",
             "write-cost",
@@ -116,7 +124,7 @@ pub const ALL: &[Experiment] = &[
             "--net",
             "1G,10G,40G",
         ],
-        full: &["--count", "50000", "--rounds", "10"],
+        full: STEPS_FULL,
         quick: QUICK,
         files: FILES,
         has_dir: true,
@@ -145,6 +153,7 @@ pub const ALL: &[Experiment] = &[
             ],
             &["model", "calibrate", "{}/exstorus-15-measured.json", "--out", "{}/exstorus-15-model.json"],
         ],
+        full_before: STEPS_FULL,
         command: &[
             "model",
             "predict",
@@ -169,6 +178,7 @@ pub const ALL: &[Experiment] = &[
         figures: &["channels"],
         shows: "ten threads: throughput by the number of connections to each store; the study has ten",
         before: &[],
+        full_before: &[],
         command: &["bench", "channels"],
         full: &["--net", "10G", "--stream-bytes", "50G"],
         quick: QUICK,
@@ -181,6 +191,7 @@ pub const ALL: &[Experiment] = &[
         figures: &["2", "3", "4", "5", "6", "7", "table 1"],
         shows: "a file in parts, and many objects under both schedules: time, energy, utilization",
         before: &[],
+        full_before: &[],
         command: &["bench", "archive", "--paper"],
         full: &["--bytes", "40GiB"],
         quick: QUICK,
@@ -193,6 +204,7 @@ pub const ALL: &[Experiment] = &[
         figures: &["table 1", "table 2"],
         shows: "MiB/s of the dispersed code, nine shapes, 128 KiB at a time",
         before: &[],
+        full_before: &[],
         command: &["bench", "codes", "--section", "table"],
         full: &[],
         quick: QUICK,
@@ -205,6 +217,7 @@ pub const ALL: &[Experiment] = &[
         figures: &["2", "7"],
         shows: "write bandwidth by nodes: conventional, partition encoding with overlap, stripes in flight",
         before: &[],
+        full_before: &[],
         command: &["bench", "overlap"],
         full: &["--nodes", "6,8", "--block-bytes", "32M", "--seconds", "15", "--rounds", "5"],
         quick: QUICK,
@@ -217,6 +230,7 @@ pub const ALL: &[Experiment] = &[
         figures: &["directories"],
         shows: "large directories: names in an ordered map, beside an extendible hash as in the paper",
         before: &[],
+        full_before: &[],
         command: &["bench", "directories"],
         full: &["--entries", "10k,1M,10M"],
         quick: QUICK,
@@ -229,6 +243,7 @@ pub const ALL: &[Experiment] = &[
         figures: &["6"],
         shows: "encoding by the size of regions, 64 KiB to 64 MiB, five shapes",
         before: &[],
+        full_before: &[],
         command: &["bench", "codes", "--section", "regions"],
         full: &[],
         quick: QUICK,
@@ -241,6 +256,7 @@ pub const ALL: &[Experiment] = &[
         figures: &["8", "9", "10", "11"],
         shows: "write bandwidth and space by placement policy, simulated with 8 to 1024 servers",
         before: &[],
+        full_before: &[],
         command: &["bench", "placement", "--simulated"],
         full: &["--seeds", "20"],
         quick: QUICK,
@@ -253,6 +269,7 @@ pub const ALL: &[Experiment] = &[
         figures: &["8", "9", "10", "11"],
         shows: "write bandwidth and space by placement policy, balanced and unbalanced load, with processes",
         before: &[],
+        full_before: &[],
         command: &["bench", "placement"],
         full: &["--seconds", "15", "--rounds", "5"],
         quick: QUICK,
@@ -268,6 +285,7 @@ pub const ALL: &[Experiment] = &[
         ],
         shows: "seven methods at 160+80, 160+40 and 160+32 as jobs: time, bandwidth, energy, shares, three years",
         before: &[],
+        full_before: &[],
         command: &["bench", "energy"],
         full: &["--bytes", "40GB"],
         quick: QUICK,

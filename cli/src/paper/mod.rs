@@ -4,13 +4,17 @@
 mod experiments;
 
 use crate::failure::{Failure, Outcome};
+use crate::interrupt::INTERRUPTED;
 use crate::show;
 use clap::Args;
-use experiments::{ALL, Experiment, FOLDER, Paper};
+use experiments::{ALL, Experiment, FOLDER, Paper, QUICK};
 use serde_json::json;
 use std::ffi::OsString;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use volume::Shown;
+
+const NO_LIMITS: &str = "links have no limit, as that takes root: left out --net";
 
 /// Repeat what the papers measured, beside what they published
 #[derive(Args)]
@@ -75,12 +79,16 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
         return list(&chosen, arguments, force, as_json);
     }
     let has_links = rustix::process::geteuid().is_root();
-    let folder = Folder::of(arguments);
+    let mut folder = Folder::of(arguments);
     let mut failed = Vec::new();
     for experiment in chosen {
-        let mut steps = arguments.steps(experiment, &folder.path, force, as_json);
+        let place = if arguments.dry_run { arguments.here() } else { &folder.path };
+        let mut steps = arguments.steps(experiment, place, force, as_json);
         let left_out = if has_links { Vec::new() } else { without_links(&mut steps) };
         let line = one_line(&steps);
+        if !left_out.is_empty() && (as_json || arguments.dry_run) {
+            show::warning(format_args!("{NO_LIMITS} {}", left_out.join(", ")));
+        }
         if arguments.dry_run {
             show::text(line)?;
             continue;
@@ -90,18 +98,15 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
             show::text(format_args!("   {}", experiment.paper.title()))?;
             show::text(format_args!("   here: {}", experiment.differs))?;
             if !left_out.is_empty() {
-                let which = left_out.join(", ");
-                show::text(format_args!("   links have no limit, as that takes root: left out --net {which}"))?;
+                show::text(format_args!("   {NO_LIMITS} {}", left_out.join(", ")))?;
             }
             show::text(format_args!("$ {line}"))?;
         }
-        folder.make(experiment)?;
-        for words in steps {
-            let command = crate::parse(crate::commands(), words).map_err(|why| Failure::Other(why.to_string()))?;
-            if crate::run(command.0) != 0 {
-                failed.push(experiment.file_name());
-                break;
-            }
+        if !experiment.before.is_empty() {
+            folder.make()?;
+        }
+        if !is_done(steps, as_json)? {
+            failed.push(experiment.file_name());
         }
     }
     if failed.is_empty() {
@@ -112,6 +117,30 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
         show::text(format_args!("not repeated: {}", failed.join(", ")))?;
     }
     Err(Failure::Found)
+}
+
+/// Runs the commands of an experiment, each if the one before succeeded. Returns whether all did.
+fn is_done(steps: Vec<Vec<OsString>>, as_json: bool) -> Result<bool, Failure> {
+    let last = steps.len() - 1;
+    for (at, words) in steps.into_iter().enumerate() {
+        let command = crate::parse(crate::commands(), words).map_err(|why| Failure::Other(why.to_string()))?.0;
+        // Of JSON there is one document, that of the last one.
+        let status = match as_json && at < last {
+            true => {
+                let (status, _, errors) = show::captured(|| crate::run(command));
+                eprint!("{errors}");
+                status
+            }
+            false => crate::run(command),
+        };
+        if status == INTERRUPTED {
+            return Err(Failure::Work(volume::Error::Interrupted));
+        }
+        if status != 0 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn figures(experiment: &Experiment) -> String {
@@ -162,17 +191,14 @@ impl Arguments {
     /// The commands of an experiment, the last of which shows it.
     fn steps(&self, experiment: &Experiment, folder: &Path, force: bool, as_json: bool) -> Vec<Vec<OsString>> {
         let before = experiment.before.iter().map(|step| {
-            let quick: &[&str] = if self.quick && step[0] == "bench" { &["--quick"] } else { &[] };
-            let mut words = self.words(&[step, quick], folder, step[0] == "bench");
-            words.extend((force && step[0] == "bench").then(|| "--force".into()));
+            let is_bench = step[0] == "bench";
+            let size = if is_bench { self.size(experiment.full_before, QUICK) } else { &[] };
+            let mut words = self.words(&[step, size], folder, is_bench);
+            words.extend((force && is_bench).then(|| "--force".into()));
             words
         });
         let mut steps: Vec<Vec<OsString>> = before.collect();
-        let size = match () {
-            () if self.quick => experiment.quick,
-            () if self.full => experiment.full,
-            () => &[],
-        };
+        let size = self.size(experiment.full, experiment.quick);
         let mut words = self.words(&[experiment.command, size], folder, experiment.has_dir);
         if let Some(directory) = &self.out {
             for (option, ending) in experiment.files {
@@ -184,6 +210,19 @@ impl Arguments {
         words.extend(as_json.then(|| "--json".into()));
         steps.push(words);
         steps
+    }
+
+    fn size<'a>(&self, full: &'a [&'a str], quick: &'a [&'a str]) -> &'a [&'a str] {
+        match () {
+            () if self.quick => quick,
+            () if self.full => full,
+            () => &[],
+        }
+    }
+
+    /// Where a line that is pasted has its files.
+    fn here(&self) -> &Path {
+        self.out.as_deref().unwrap_or(Path::new(""))
     }
 
     /// The words of a command; with the option `--dir` if it takes that and it was given.
@@ -202,7 +241,7 @@ impl Arguments {
 
     /// All commands of an experiment, as root gives them to a shell.
     fn line(&self, experiment: &Experiment, force: bool) -> String {
-        one_line(&self.steps(experiment, &Folder::of(self).path, force, false))
+        one_line(&self.steps(experiment, self.here(), force, false))
     }
 }
 
@@ -210,27 +249,30 @@ impl Arguments {
 /// removed at the end.
 struct Folder {
     path: PathBuf,
+    /// It is that of the results, and there.
+    is_results: bool,
+    /// It was created.
     is_ours: bool,
 }
 
 impl Folder {
     fn of(arguments: &Arguments) -> Self {
-        match &arguments.out {
-            Some(out) => Self { path: out.clone(), is_ours: false },
-            None => {
-                let name = format!("weft-paper-{}", std::process::id());
-                Self { path: std::env::temp_dir().join(name), is_ours: true }
-            }
-        }
+        let own = || {
+            let parent = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
+            parent.join(format!("weft-paper-{}", std::process::id()))
+        };
+        Self { path: arguments.out.clone().unwrap_or_else(own), is_results: arguments.out.is_some(), is_ours: false }
     }
 
-    /// Creates it where an experiment takes it.
-    fn make(&self, experiment: &Experiment) -> Outcome {
-        if experiment.before.is_empty() {
+    /// Creates it. One that is there may be another user's.
+    fn make(&mut self) -> Outcome {
+        if self.is_results || self.is_ours {
             return Ok(());
         }
         let failed = |why| Failure::Other(format!("cannot create {}: {why}", Shown(&self.path)));
-        std::fs::create_dir_all(&self.path).map_err(failed)
+        std::fs::DirBuilder::new().mode(0o700).create(&self.path).map_err(failed)?;
+        self.is_ours = true;
+        Ok(())
     }
 }
 
@@ -264,7 +306,8 @@ fn one_line(steps: &[Vec<OsString>]) -> String {
 fn shown(words: &[OsString]) -> String {
     let one = |word: &OsString| {
         let word = Shown(word.as_ref()).to_string();
-        if word.contains(' ') { format!("'{word}'") } else { word }
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+        if !word.is_empty() && word.chars().all(is_plain) { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
     };
     words.iter().map(one).collect::<Vec<_>>().join(" ")
 }
@@ -280,5 +323,6 @@ mod tests {
         assert_eq!(without_links(&mut steps), ["1G,10G"]);
         assert_eq!(one_line(&steps), "weft bench x --rounds 3 && weft model predict --net 100G");
         assert!(without_links(&mut steps).is_empty());
+        assert_eq!(one_line(&[vec!["a".into(), "it's $x".into(), "".into()]]), r"a 'it'\''s $x' ''");
     }
 }

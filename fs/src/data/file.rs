@@ -23,8 +23,8 @@ pub(crate) struct File {
     /// lock of files with higher numbers. Readers do not take it. A thread may hold it during a
     /// request to the server, which is forbidden for `state`.
     content: Ranked<(), FileContent>,
-    /// Held while the file gets or loses a name and, where the metadata is in this process, while
-    /// it is opened or closed. Lock it before `state`.
+    /// Held while the file gets or loses a name, and while it is closed; while it is opened, too,
+    /// by a client only when the server has answered. Lock it before `state`.
     naming: Ranked<(), FileNames>,
     state: Ranked<FileState, FileStates>,
     /// Signalled when a piece was written into a stripe, or failed.

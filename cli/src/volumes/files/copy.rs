@@ -1,6 +1,6 @@
 //! `weft cp`: files into a volume that is not mounted, and out of it.
 
-use super::{COPY_PIECE_BYTES, at, entries, find, parent_path};
+use super::{COPY_PIECE_BYTES, at, entries, find, find_open, parent_path};
 use crate::failure::{Failure, Outcome};
 use crate::volumes::{Address, Open, open};
 use crate::{interrupt, progress, show};
@@ -314,12 +314,10 @@ impl Copying<'_> {
         let file = made.map_err(|why| failed(&why))?;
         // One read takes a small file as it is. A longer one is open, so that a program that
         // replaces it leaves its bytes to this copy.
-        let is_long = found.size >= COPY_PIECE_BYTES as u64;
-        if is_long {
-            self.volume.open(found.ino, false).map_err(at(address))?;
-        }
+        let opened = if found.size >= COPY_PIECE_BYTES as u64 { Some(find_open(self.volume, address)?) } else { None };
+        let found = opened.as_ref().unwrap_or(found);
         let copied = self.put_bytes(address, found.ino, &file, to);
-        if is_long {
+        if opened.is_some() {
             self.volume.close(found.ino);
         }
         file.set_len(copied?).map_err(|why| failed(&why))?;

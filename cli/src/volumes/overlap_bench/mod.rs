@@ -109,7 +109,7 @@ impl Arguments {
         if !(0.1..=3600.0).contains(&self.seconds) {
             return wrong("--seconds is from 0.1 to 3600".into());
         }
-        // Blocks of all nodes, as they are coded and as they are sent.
+        // Blocks of all nodes, twice: nodes have what they receive, too.
         let most = self.nodes.iter().max().copied().unwrap_or(0) as u64;
         let need = most * (self.in_flight as u64 + 1) * 2 * (blocks * self.block_bytes) as u64;
         match memory() {

@@ -140,8 +140,8 @@ pub fn report(arguments: &Arguments, all: &[Reached], rates: CodingRates, force:
     show::text(format_args!(
         "\nWhy it differs: overlap hides at most the time of coding. The published +{:.1} % means that coding a byte \
          took {:.2} of the time of sending it: {:.0} MB/s a node, if a node sent {sends:.1} MB/s. A core here codes \
-         {coding:.0} MB/s in whole stripes and {by_region:.0} MB/s region by region: {:.3} of that time. All nodes \
-         share this machine's processors, which sending takes, too.",
+         {coding:.0} MB/s in whole stripes, which is {:.3} of that time, and {by_region:.0} MB/s region by region. All \
+         nodes share this machine's processors, which sending takes, too.",
         100.0 * PUBLISHED_GAIN,
         PUBLISHED_GAIN,
         model::published_coding(),
