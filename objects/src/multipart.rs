@@ -172,8 +172,9 @@ pub fn complete(
     let etag = etag::of_parts(wanted.iter().map(|(_, etag)| etag.as_str())).ok_or_else(|| error!(InvalidPart))?;
     let about = About { etag, ..upload.about };
     join(objects, &sources, &about, To::Object { bucket, key, condition }).map_err(|why| match why.code() {
-        // Parts go when another request completes or aborts the upload.
-        Code::NoSuchKey => error!(NoSuchUpload, "another request ended the upload meanwhile"),
+        // Parts go when another request completes or aborts the upload. If it is there, the key is
+        // what is missing.
+        Code::NoSuchKey => find(objects, bucket, key, id).err().unwrap_or(why),
         _ => why,
     })?;
     drop_upload(objects, id)?;

@@ -23,10 +23,8 @@ pub struct Experiment {
     /// Figures and tables, as [`Self::has`] takes them.
     pub figures: &'static [&'static str],
     pub shows: &'static str,
-    /// Commands that go before it, without `weft`. [`FOLDER`] in a word stands for a directory.
-    pub before: &'static [&'static [&'static str]],
-    /// What makes benchmarks among them as large as the document's.
-    pub full_before: &'static [&'static str],
+    /// A figure of the same document, if its measurement gives the constants of this prediction.
+    pub constants_of: Option<&'static str>,
     /// The command, without `weft`.
     pub command: &'static [&'static str],
     /// What makes it as large as the document's.
@@ -43,12 +41,7 @@ pub struct Experiment {
 
 const FILES: &[(&str, &str)] = &[("--json-file", "json"), ("--html", "html"), ("--csv", "csv")];
 const STREAM_FILES: &[(&str, &str)] = &[("--json-file", "json"), ("--html", "html"), ("--stream-csv", "csv")];
-/// What makes a benchmark as short as can be.
-pub const QUICK: &[&str] = &["--quick"];
-/// The records and rounds of ExSTorus.
-const STEPS_FULL: &[&str] = &["--count", "50000", "--rounds", "10"];
-/// In a word of a command: the directory for files that one command leaves to the next.
-pub const FOLDER: &str = "{}";
+const QUICK: &[&str] = &["--quick"];
 
 /// All of them.
 pub const ALL: &[Experiment] = &[
@@ -56,8 +49,7 @@ pub const ALL: &[Experiment] = &[
         paper: Paper::Exstorus,
         figures: &["4", "5"],
         shows: "one thread: throughput and processor use by code, beside NONE",
-        before: &[],
-        full_before: &[],
+        constants_of: None,
         command: &[
             "bench",
             "write-cost",
@@ -81,8 +73,7 @@ pub const ALL: &[Experiment] = &[
         paper: Paper::Exstorus,
         figures: &["6", "7"],
         shows: "ten threads: throughput and processor use by code, beside NONE",
-        before: &[],
-        full_before: &[],
+        constants_of: None,
         command: &[
             "bench",
             "write-cost",
@@ -108,8 +99,7 @@ pub const ALL: &[Experiment] = &[
         paper: Paper::Exstorus,
         figures: &["table 1", "table 2", "table 3", "9", "10", "11", "12", "13", "14"],
         shows: "the five steps of a record of 4 to 128 KiB at 1G, 10G and 40G",
-        before: &[],
-        full_before: &[],
+        constants_of: None,
         command: &[
             "bench",
             "write-cost",
@@ -124,7 +114,7 @@ pub const ALL: &[Experiment] = &[
             "--net",
             "1G,10G,40G",
         ],
-        full: STEPS_FULL,
+        full: &["--count", "50000", "--rounds", "10"],
         quick: QUICK,
         files: FILES,
         has_dir: true,
@@ -134,39 +124,8 @@ pub const ALL: &[Experiment] = &[
         paper: Paper::Exstorus,
         figures: &["15", "16"],
         shows: "the steps predicted for 100G, by the constants of this machine",
-        before: &[
-            &[
-                "bench",
-                "write-cost",
-                "--coding",
-                "server",
-                "--master",
-                "1",
-                "--stripe-bytes",
-                "6k",
-                "--records",
-                "4k,8k,16k,32k,64k,128k",
-                "--net",
-                "1G,10G,40G",
-                "--json-file",
-                "{}/exstorus-15-measured.json",
-            ],
-            &["model", "calibrate", "{}/exstorus-15-measured.json", "--out", "{}/exstorus-15-model.json"],
-        ],
-        full_before: STEPS_FULL,
-        command: &[
-            "model",
-            "predict",
-            "--net",
-            "100G",
-            "--record",
-            "128k",
-            "--coding",
-            "server",
-            "--paper",
-            "--model",
-            "{}/exstorus-15-model.json",
-        ],
+        constants_of: Some("table 1"),
+        command: &["model", "predict", "--net", "100G", "--record", "128k", "--coding", "server", "--paper"],
         full: &[],
         quick: &[],
         files: FILES,
@@ -177,8 +136,7 @@ pub const ALL: &[Experiment] = &[
         paper: Paper::Exstorus,
         figures: &["channels"],
         shows: "ten threads: throughput by the number of connections to each store; the study has ten",
-        before: &[],
-        full_before: &[],
+        constants_of: None,
         command: &["bench", "channels"],
         full: &["--net", "10G", "--stream-bytes", "50G"],
         quick: QUICK,
@@ -190,8 +148,7 @@ pub const ALL: &[Experiment] = &[
         paper: Paper::Parec,
         figures: &["2", "3", "4", "5", "6", "7", "table 1"],
         shows: "a file in parts, and many objects under both schedules: time, energy, utilization",
-        before: &[],
-        full_before: &[],
+        constants_of: None,
         command: &["bench", "archive", "--paper"],
         full: &["--bytes", "40GiB"],
         quick: QUICK,
@@ -203,8 +160,7 @@ pub const ALL: &[Experiment] = &[
         paper: Paper::Gluster,
         figures: &["table 1", "table 2"],
         shows: "MiB/s of the dispersed code, nine shapes, 128 KiB at a time",
-        before: &[],
-        full_before: &[],
+        constants_of: None,
         command: &["bench", "codes", "--section", "table"],
         full: &[],
         quick: QUICK,
@@ -216,8 +172,7 @@ pub const ALL: &[Experiment] = &[
         paper: Paper::Ecfs,
         figures: &["2", "7"],
         shows: "write bandwidth by nodes: conventional, partition encoding with overlap, stripes in flight",
-        before: &[],
-        full_before: &[],
+        constants_of: None,
         command: &["bench", "overlap"],
         full: &["--nodes", "6,8", "--block-bytes", "32M", "--seconds", "15", "--rounds", "5"],
         quick: QUICK,
@@ -229,8 +184,7 @@ pub const ALL: &[Experiment] = &[
         paper: Paper::Ecfs,
         figures: &["directories"],
         shows: "large directories: names in an ordered map, beside an extendible hash as in the paper",
-        before: &[],
-        full_before: &[],
+        constants_of: None,
         command: &["bench", "directories"],
         full: &["--entries", "10k,1M,10M"],
         quick: QUICK,
@@ -242,8 +196,7 @@ pub const ALL: &[Experiment] = &[
         paper: Paper::Ecfs,
         figures: &["6"],
         shows: "encoding by the size of regions, 64 KiB to 64 MiB, five shapes",
-        before: &[],
-        full_before: &[],
+        constants_of: None,
         command: &["bench", "codes", "--section", "regions"],
         full: &[],
         quick: QUICK,
@@ -255,8 +208,7 @@ pub const ALL: &[Experiment] = &[
         paper: Paper::Ecfs,
         figures: &["8", "9", "10", "11"],
         shows: "write bandwidth and space by placement policy, simulated with 8 to 1024 servers",
-        before: &[],
-        full_before: &[],
+        constants_of: None,
         command: &["bench", "placement", "--simulated"],
         full: &["--seeds", "20"],
         quick: QUICK,
@@ -268,8 +220,7 @@ pub const ALL: &[Experiment] = &[
         paper: Paper::Ecfs,
         figures: &["8", "9", "10", "11"],
         shows: "write bandwidth and space by placement policy, balanced and unbalanced load, with processes",
-        before: &[],
-        full_before: &[],
+        constants_of: None,
         command: &["bench", "placement"],
         full: &["--seconds", "15", "--rounds", "5"],
         quick: QUICK,
@@ -284,8 +235,7 @@ pub const ALL: &[Experiment] = &[
             "3B", "4A", "4B", "5A", "5B", "6A", "6B",
         ],
         shows: "seven methods at 160+80, 160+40 and 160+32 as jobs: time, bandwidth, energy, shares, three years",
-        before: &[],
-        full_before: &[],
+        constants_of: None,
         command: &["bench", "energy"],
         full: &["--bytes", "40GB"],
         quick: QUICK,
@@ -305,6 +255,12 @@ impl Experiment {
             bare.strip_prefix("table").or(bare.strip_prefix('t')).map(|number| format!("table {}", number.trim()));
         let wanted = table.as_deref().unwrap_or(bare);
         self.figures.iter().any(|own| own.eq_ignore_ascii_case(wanted))
+    }
+
+    /// The experiment whose measurement gives the constants of this prediction.
+    pub fn measurement(&self) -> Option<&'static Self> {
+        let figure = self.constants_of?;
+        ALL.iter().find(|other| other.paper == self.paper && other.has(figure))
     }
 
     /// What its files are called, without the ending.
@@ -388,11 +344,8 @@ mod tests {
             for ending in ["json", "csv", "html"] {
                 assert_eq!(experiment.files.iter().filter(|file| file.1 == ending).count(), 1, "{ending}");
             }
+            assert_eq!(experiment.measurement().is_some(), experiment.constants_of.is_some());
             for more in [experiment.full, experiment.quick] {
-                for before in experiment.before {
-                    let parsed = crate::commands().try_get_matches_from(["weft"].iter().chain(*before));
-                    assert!(parsed.is_ok(), "{before:?}: {}", parsed.unwrap_err());
-                }
                 let mut words = vec!["weft"];
                 words.extend(experiment.command.iter().chain(more));
                 experiment.files.iter().for_each(|(option, _)| words.extend([option, "x"]));

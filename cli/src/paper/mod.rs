@@ -7,7 +7,7 @@ use crate::failure::{Failure, Outcome};
 use crate::interrupt::INTERRUPTED;
 use crate::show;
 use clap::Args;
-use experiments::{ALL, Experiment, FOLDER, Paper, QUICK};
+use experiments::{ALL, Experiment, Paper};
 use serde_json::json;
 use std::ffi::OsString;
 use std::os::unix::fs::DirBuilderExt;
@@ -102,7 +102,7 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
             }
             show::text(format_args!("$ {line}"))?;
         }
-        if !experiment.before.is_empty() {
+        if experiment.constants_of.is_some() {
             folder.make()?;
         }
         if !is_done(steps, as_json)? {
@@ -188,18 +188,22 @@ impl Arguments {
         is_of_paper && self.figure.as_deref().is_none_or(|figure| experiment.has(figure))
     }
 
-    /// The commands of an experiment, the last of which shows it.
+    /// The commands of an experiment, the last of which shows it. What a prediction takes is
+    /// measured before, into files of the folder.
     fn steps(&self, experiment: &Experiment, folder: &Path, force: bool, as_json: bool) -> Vec<Vec<OsString>> {
-        let before = experiment.before.iter().map(|step| {
-            let is_bench = step[0] == "bench";
-            let size = if is_bench { self.size(experiment.full_before, QUICK) } else { &[] };
-            let mut words = self.words(&[step, size], folder, is_bench);
-            words.extend((force && is_bench).then(|| "--force".into()));
-            words
-        });
-        let mut steps: Vec<Vec<OsString>> = before.collect();
-        let size = self.size(experiment.full, experiment.quick);
-        let mut words = self.words(&[experiment.command, size], folder, experiment.has_dir);
+        let mut steps = Vec::new();
+        let mut words = self.words(experiment);
+        if let Some(measurement) = experiment.measurement() {
+            let file = |what: &str| OsString::from(folder.join(format!("{}-{what}.json", experiment.file_name())));
+            let (measured, model) = (file("measured"), file("model"));
+            let mut measure = self.words(measurement);
+            measure.extend(["--json-file".into(), measured.clone()]);
+            measure.extend(force.then(|| "--force".into()));
+            steps.push(measure);
+            let calibrate = ["weft", "model", "calibrate"].map(OsString::from);
+            steps.push(calibrate.into_iter().chain([measured, "--out".into(), model.clone()]).collect());
+            words.extend(["--model".into(), model]);
+        }
         if let Some(directory) = &self.out {
             for (option, ending) in experiment.files {
                 let file = directory.join(format!("{}.{ending}", experiment.file_name()));
@@ -212,31 +216,24 @@ impl Arguments {
         steps
     }
 
-    fn size<'a>(&self, full: &'a [&'a str], quick: &'a [&'a str]) -> &'a [&'a str] {
-        match () {
-            () if self.quick => quick,
-            () if self.full => full,
+    /// The command of an experiment with its size and directory.
+    fn words(&self, experiment: &Experiment) -> Vec<OsString> {
+        let size = match () {
+            () if self.quick => experiment.quick,
+            () if self.full => experiment.full,
             () => &[],
+        };
+        let mut words: Vec<OsString> =
+            std::iter::once("weft").chain(experiment.command.iter().chain(size).copied()).map(Into::into).collect();
+        if let Some(directory) = self.dir.as_ref().filter(|_| experiment.has_dir) {
+            words.extend(["--dir".into(), directory.into()]);
         }
+        words
     }
 
     /// Where a line that is pasted has its files.
     fn here(&self) -> &Path {
         self.out.as_deref().unwrap_or(Path::new(""))
-    }
-
-    /// The words of a command; with the option `--dir` if it takes that and it was given.
-    fn words(&self, parts: &[&[&str]], folder: &Path, takes_dir: bool) -> Vec<OsString> {
-        let in_folder = |word: &&str| match word.strip_prefix(FOLDER) {
-            Some(name) => folder.join(name.trim_start_matches('/')).into(),
-            None => word.into(),
-        };
-        let mut words: Vec<OsString> =
-            std::iter::once("weft".into()).chain(parts.concat().iter().map(in_folder)).collect();
-        if let Some(directory) = self.dir.as_ref().filter(|_| takes_dir) {
-            words.extend(["--dir".into(), directory.into()]);
-        }
-        words
     }
 
     /// All commands of an experiment, as root gives them to a shell.

@@ -536,7 +536,7 @@ impl FileSystem {
             state.changes
         };
         let found = self.sharing().open(ino, write);
-        // One that began before it was counted has ended when this lock is free.
+        // A removal that began before the count has ended when this lock is free.
         let turn = file.naming();
         let mut state = file.state();
         let found = match found {
