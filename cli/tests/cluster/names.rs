@@ -1,7 +1,7 @@
 //! Names that many programs use at once: each gets the errors that a local file system gives, and
 //! no others.
 
-use crate::lab::{Cluster, Mount, possible};
+use crate::lab::{Cluster, Mount, WAIT_TIMEOUT, possible};
 use crate::scratch::{Scratch, noise, run, weft};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -16,8 +16,6 @@ use std::time::{Duration, Instant};
 /// How long each part goes on.
 const PART_DURATION: Duration = Duration::from_secs(2);
 const RECORD_BYTES: usize = 3000;
-/// How long a removal may take. On a slower machine the test sees less.
-const REMOVAL_DURATION: Duration = Duration::from_secs(4);
 
 /// How often each error came, by what was tried.
 type Errors = Mutex<BTreeMap<(&'static str, i32), u32>>;
@@ -162,13 +160,19 @@ fn what_is_read_is_whole_though_another_file_gets_its_name() {
     fs::write(&old, noise(12_000_000)).unwrap();
     fs::write(&new, noise(3_000_000)).unwrap();
     run(weft().arg("cp").arg(&old).arg(cluster.at("f"))).good();
+    run(weft().arg("cp").arg(&new).arg(cluster.at("g"))).good();
     let mut reader = weft().arg("cat").arg(cluster.at("f")).stdout(Stdio::piped()).spawn().unwrap();
     let mut output = reader.stdout.take().unwrap();
     let mut read = vec![0; 1];
     output.read_exact(&mut read).unwrap();
     run(weft().args(["cp", "--force"]).arg(&new).arg(cluster.at("f"))).good();
-    // A file that nobody has open is removed within some heartbeats.
-    std::thread::sleep(REMOVAL_DURATION);
+    // When a file that lost its name later is removed, so is this one if nobody has it open.
+    run(weft().arg("rm").arg(cluster.at("g"))).good();
+    let begun = Instant::now();
+    while cluster.on(&["status", "--json"]).json()["files"].as_u64().unwrap() > 2 {
+        assert!(begun.elapsed() < WAIT_TIMEOUT, "the other file is not removed");
+        std::thread::sleep(Duration::from_millis(100));
+    }
     output.read_to_end(&mut read).unwrap();
     assert!(reader.wait().unwrap().success());
     assert!(read == noise(12_000_000));
