@@ -194,13 +194,7 @@ impl FileSystem {
 
     fn store_pieces(&self, file: &Arc<File>, taken: Vec<Taken>) -> Result<()> {
         let mut packer = Packer::new(self);
-        let mut taken = taken.into_iter();
-        while let Some(piece) = taken.next() {
-            if let Err(error) = packer.add(file, piece) {
-                taken.for_each(|piece| self.landed(file, &piece, None));
-                return Err(error);
-            }
-        }
+        packer.add_all(file, taken)?;
         packer.finish_if_long()
     }
 

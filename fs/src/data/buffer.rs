@@ -28,6 +28,8 @@ pub(crate) struct Buffer {
     /// The number of pieces on their way into stripes, and their bytes.
     in_flight: usize,
     in_flight_bytes: u64,
+    /// How often taken data became dirty again.
+    given_back: u64,
     /// The size with all writes that this process knows; None: as committed.
     pub size: Option<u64>,
     /// The time of the last write; None: not written since the last commit.
@@ -64,6 +66,11 @@ impl Buffer {
     /// The number of pieces on their way into stripes.
     pub fn in_flight(&self) -> usize {
         self.in_flight
+    }
+
+    /// A value that changes whenever taken data becomes dirty again.
+    pub fn given_back(&self) -> u64 {
+        self.given_back
     }
 
     /// The end of the last byte in this buffer; 0 for an empty one.
@@ -195,6 +202,7 @@ impl Buffer {
                     self.pending.insert(Extent { place, ..extent });
                 }
                 None => {
+                    self.given_back += 1;
                     self.pending.replace(extent.range(), &[]);
                     // Newer dirty data stays on top.
                     for hole in pieces(&self.dirty.within(&extent.range()), extent.range()) {

@@ -82,6 +82,18 @@ impl<'a> Packer<'a> {
         }
     }
 
+    /// Adds pieces of a file. Those that could not be written are dirty again.
+    pub fn add_all(&mut self, file: &Arc<File>, taken: Vec<Taken>) -> Result<()> {
+        let mut taken = taken.into_iter();
+        while let Some(piece) = taken.next() {
+            if let Err(error) = self.add(file, piece) {
+                taken.for_each(|piece| self.fs.landed(file, &piece, None));
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
     /// Writes the last, partial stripe if it is long enough. Otherwise its data is dirty again.
     pub fn finish_if_long(&mut self) -> Result<()> {
         if self.buffer.as_ref().is_some_and(|buffer| buffer.len() >= self.fs.store.stripe_bytes() / 2) {
@@ -170,20 +182,37 @@ impl FileSystem {
         file.arrived();
     }
 
-    /// Writes all data of some files into stripes, without a transaction.
+    /// Writes all data of some files into stripes, without a transaction. What other threads have
+    /// taken is left to them.
     pub(crate) fn flush(&self, files: &[Arc<File>]) -> Result<()> {
         let mut packer = Packer::new(self);
         for file in files {
-            let stripe = self.store.stripe_bytes() as u64;
-            let mut taken = self.change_buffer(&mut file.state(), |buffer| buffer.take(stripe, true)).into_iter();
-            while let Some(piece) = taken.next() {
-                if let Err(error) = packer.add(file, piece) {
-                    taken.for_each(|piece| self.landed(file, &piece, None));
-                    return Err(error);
-                }
-            }
+            let taken = self.take_all(&mut file.state());
+            packer.add_all(file, taken)?;
         }
         packer.finish()
+    }
+
+    /// Writes data into stripes that other threads had taken and gave back since these counts: they
+    /// failed, or a short rest was left.
+    fn flush_given_back(&self, files: &[Arc<File>], before: &[u64]) -> Result<()> {
+        let mut packer = Packer::new(self);
+        for (file, before) in files.iter().zip(before) {
+            let taken = {
+                let mut state = aside(|| file.wait_for_arrivals());
+                // Take it before another thread does, which may fail again.
+                if state.buffer.given_back() == *before { Vec::new() } else { self.take_all(&mut state) }
+            };
+            // Another flush may wait for what is in the packer: it holds nothing at the next wait.
+            packer.add_all(file, taken)?;
+            packer.finish()?;
+        }
+        Ok(())
+    }
+
+    fn take_all(&self, state: &mut FileState) -> Vec<Taken> {
+        let stripe = self.store.stripe_bytes() as u64;
+        self.change_buffer(state, |buffer| buffer.take(stripe, true))
     }
 
     /// Commits everything that was written to some files so far. With `durable`, also waits until
@@ -314,8 +343,14 @@ impl FileSystem {
     /// Returns the number of extents left for another transaction, and the error if some data is
     /// still dirty.
     fn put_in_stripes(&self, files: &[Arc<File>], store: bool, parts: &mut Vec<Part>) -> (usize, Option<Error>) {
-        files.iter().for_each(|file| file.state().failed = None);
-        let mut failed = if store { self.flush(files).err() } else { None };
+        let begin = |file: &Arc<File>| {
+            let mut state = file.state();
+            state.failed = None;
+            state.buffer.given_back()
+        };
+        let before: Vec<u64> = files.iter().map(begin).collect();
+        let flush = || self.flush(files).and_then(|()| self.flush_given_back(files, &before));
+        let mut failed = if store { flush().err() } else { None };
         let (inline, mut stored_any) = (parts.len(), false);
         let (mut space, mut left) = (EXTENTS_PER_COMMIT, 0);
         for file in files {
@@ -411,6 +446,40 @@ fn size_of(state: &FileState) -> Resize {
 #[cfg(test)]
 mod tests {
     use crate::testing::{Lab, make};
+    use std::time::Duration;
+
+    /// A thread in the background fails, or leaves a short rest, while a sync waits for it. It
+    /// gives back its data later than the sync took what was dirty, at least in some of the rounds.
+    #[test]
+    fn a_sync_stores_what_others_give_back_meanwhile() {
+        let lab = Lab::new("rs:2+1", 3);
+        let fs = lab.open();
+        let bytes = vec![7; 300_000];
+        let mut inos = Vec::new();
+        for round in 0..20 {
+            let ino = make(&fs, &format!("file{round}"));
+            fs.open(ino, true).unwrap();
+            fs.write(ino, 0, &bytes).unwrap();
+            let file = fs.table.enter(ino);
+            let taken = fs.take_all(&mut file.state());
+            std::thread::scope(|scope| {
+                let sync = scope.spawn(|| fs.sync(ino));
+                std::thread::sleep(Duration::from_millis(20));
+                taken.iter().for_each(|piece| fs.landed(&file, piece, None));
+                sync.join().unwrap().unwrap();
+            });
+            drop(file);
+            inos.push(ino);
+        }
+        fs.abandon();
+        drop(fs);
+        let fs = lab.open();
+        for ino in inos {
+            let mut read = vec![0; bytes.len()];
+            assert_eq!(fs.read(ino, 0, &mut read).unwrap(), bytes.len());
+            assert!(read == bytes);
+        }
+    }
 
     /// Tests the limit of a transaction, which is 32 MiB.
     #[test]

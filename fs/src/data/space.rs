@@ -209,8 +209,9 @@ impl FileSystem {
     pub(crate) fn check_space(&self, bytes: u64) -> Result<()> {
         self.check_metadata_space()?;
         let fits = || self.space.now().1 >= self.memory.used() + bytes;
-        if !fits() && !self.is_shared() && self.space.is_old() {
-            // Space may have been freed since the last measurement.
+        // Space may have been freed since the last measurement, or too few targets answered then.
+        let is_outdated = || self.space.is_old() || self.space.now().0 == 0;
+        if !fits() && !self.is_shared() && is_outdated() {
             self.measure_space();
         }
         if fits() { Ok(()) } else { Err(self.no_space_error()) }
