@@ -205,7 +205,7 @@ impl Faults {
             Kind::MetaDies => lab.kill_server(),
             Kind::MetaStops => lab.stop_server(true),
             Kind::MetaLeaves(_) => unreachable!("it may not be possible"),
-            Kind::MetaFull => lab.fill_server(true),
+            Kind::MetaFull => lab.fill_server(),
             Kind::MetaClock => {
                 let wrong = self.dice.within(0..7_200) as i64 - 3_600;
                 lab.set_server_clock(wrong * 1_000_000_000);
@@ -249,7 +249,7 @@ impl Faults {
             Kind::MetaDies => lab.start_server(),
             Kind::MetaStops => lab.stop_server(false),
             Kind::MetaLeaves(away) => lab.wake_server(away),
-            Kind::MetaFull => lab.fill_server(false),
+            Kind::MetaFull => lab.free_server(),
             Kind::ClientDies(client) => crew.start(lab, client),
             Kind::ClientStops(client) => _ = crew.process(client).inspect(|process| process.stop(false)),
             Kind::ClientCut(client, _) => {

@@ -52,6 +52,8 @@ pub struct Lab {
     machine: AtomicUsize,
     /// Its index.
     index: Mutex<Kept>,
+    /// The index whose disk is full. A server that has it goes on when another takes over.
+    full: Mutex<Option<Kept>>,
     /// The server before it, whose process goes on.
     former: Mutex<Option<(Process, usize)>>,
 }
@@ -98,6 +100,7 @@ impl Lab {
             starts: AtomicU64::new(0),
             machine: AtomicUsize::new(0),
             index: Mutex::default(),
+            full: Mutex::default(),
             former: Mutex::default(),
         };
         let places = lab.places(lab.host(), None);
@@ -136,9 +139,18 @@ impl Lab {
         new
     }
 
-    /// The disk with its index is full, or has space again.
-    pub fn fill_server(&self, full: bool) {
-        lock(&self.index).set_full(full);
+    /// The disk with the index of the server that was started last is full.
+    pub fn fill_server(&self) {
+        let index = lock(&self.index).clone();
+        index.set_full(true);
+        *lock(&self.full) = Some(index);
+    }
+
+    /// That disk has space again.
+    pub fn free_server(&self) {
+        if let Some(index) = lock(&self.full).take() {
+            index.set_full(false);
+        }
     }
 
     /// Sets the wall clock of its machine wrong.
