@@ -48,12 +48,16 @@ fn start(lab: &Arc<Lab>, start: u64) -> Process {
     process.spawn(move || {
         loop {
             let volume = serve(&lab, process, host, &index, start);
-            // As `cluster::Post` does: what has failed is left, and the volume opened again.
-            while volume.tenure() != Tenure::Failed {
-                sleep(REPORT_INTERVAL);
-            }
+            // As `cluster::Post` does: what has failed or was fenced is left, and the volume opened
+            // again. The fence may be a claim of an opening that failed.
+            let tenure = loop {
+                match volume.tenure() {
+                    Tenure::Fresh | Tenure::Stale => sleep(REPORT_INTERVAL),
+                    ended => break ended,
+                }
+            };
             world::live();
-            world::note(format_args!("cannot go on: {}", volume.trouble().unwrap_or_default()));
+            world::note(format_args!("cannot go on, {tenure:?}: {}", volume.trouble().unwrap_or_default()));
             volume.abandon();
             // It never ends: its end would wait for what has failed.
             std::mem::forget(volume);
