@@ -10,7 +10,7 @@ use session::transport::{Answer, Recall};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use volume::target::{Claim, ClaimRequest, Epoch, Memory, Target};
+use volume::target::{Claim, ClaimRequest, Epoch, Faulty, Memory, Target};
 
 /// Targets with a volume on them.
 pub(crate) struct Lab {
@@ -55,6 +55,18 @@ impl Lab {
 
     pub fn open_as(&self, options: OpenOptions) -> Arc<FileSystem> {
         FileSystem::open_on(self.label.clone(), self.places(), Box::new(MemoryIndex::default()), options).unwrap()
+    }
+
+    /// The volume on targets that can fail. All of them must have a stripe before it is written.
+    pub fn open_faulty(&self) -> (Arc<FileSystem>, Vec<Arc<Faulty>>) {
+        let faulty: Vec<Arc<Faulty>> = self.disks.iter().map(|disk| Arc::new(Faulty::new(disk.clone()))).collect();
+        let places = faulty.iter().enumerate().map(|(number, target)| {
+            let target: Arc<dyn Target> = target.clone();
+            (TargetId(number as u16), target)
+        });
+        let label = Label { durability: self.disks.len(), ..self.label.clone() };
+        let index = Box::new(MemoryIndex::default());
+        (FileSystem::open_on(label, places.collect(), index, OpenOptions::default()).unwrap(), faulty)
     }
 
     /// A server of clients that keep their sessions for so long.

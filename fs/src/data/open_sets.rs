@@ -240,8 +240,9 @@ impl Store {
 mod tests {
     use super::*;
     use crate::data::set_load::Busy;
-    use crate::testing::Lab;
+    use crate::testing::{Lab, make};
     use std::collections::BTreeSet;
+    use volume::target::Faults;
 
     #[test]
     fn only_the_targets_that_a_stripe_waits_for_have_work() {
@@ -279,5 +280,21 @@ mod tests {
             assert_eq!(sets(before_turns), 1);
         }
         assert_eq!(sets(before_turns), 3, "more data without a sync goes to all sets");
+    }
+    /// All of them were begun before the target failed, and no stripe can be written to any.
+    #[test]
+    fn a_target_that_all_open_sets_have_fails_and_writing_goes_on() {
+        let lab = Lab::new("rs:2+1", 3);
+        let (fs, disks) = lab.open_faulty();
+        let store = &fs.store;
+        store.written.store(1 << 40, Ordering::Relaxed);
+        let writer = || store.writer(store.full_stripe(), false).unwrap().0;
+        let busy: Vec<Busy> =
+            (0..store.open_sets_wanted()).map(|_| Busy::new(writer().load, store.full_stripe())).collect();
+        drop(busy);
+        assert_eq!(store.open.lock().len(), 3);
+        disks[1].set(Faults { dead: true, ..Faults::default() });
+        fs.write(make(&fs, "file"), 0, &[7; 100_000]).unwrap();
+        fs.sync_all().unwrap();
     }
 }

@@ -32,7 +32,8 @@ pub(crate) const NEW_CHUNK_BYTES: u64 = 1 << 20;
 /// A target that has not reported its space for this long gets no new chunks: it may hang.
 const SILENT_TARGET_AFTER: Duration = Duration::from_secs(10);
 
-/// How many more sets are tried for a stripe after the targets of one failed.
+/// How many more sets are tried for a stripe after the targets of one failed, without the sets that
+/// were open then: the same target may be in all of them.
 const MAX_SET_RETRIES: usize = 2;
 /// How many sets other threads may fill before a stripe finds space in one. More would mean that it
 /// fits in none.
@@ -410,7 +411,7 @@ impl Store {
     /// pin until a buffer or the metadata refers to the stripe.
     pub fn append(&self, mut buffer: StripeBuffer, manifest: &[u8]) -> Result<(Stored, Pin<'_>)> {
         let sequence = StripeSeq(self.sequence.fetch_add(1, Ordering::Relaxed));
-        let (mut failures, mut full) = (0, 0);
+        let (mut failures, mut full, mut retries) = (0, 0, MAX_SET_RETRIES);
         loop {
             let (Open { writer, load }, pin) = self.writer(buffer.len(), failures > 0)?;
             let _busy = Busy::new(load, buffer.len());
@@ -437,9 +438,12 @@ impl Store {
                     if matches!(error, volume::Error::Invalid(_)) {
                         full += 1;
                     } else {
+                        if failures == 0 {
+                            retries += self.open.lock().len();
+                        }
                         failures += 1;
                     }
-                    if failures > MAX_SET_RETRIES || full > FULL_SETS {
+                    if failures > retries || full > FULL_SETS {
                         return Err(error.into());
                     }
                     buffer = back;
