@@ -78,13 +78,12 @@ impl FileSystem {
     /// Frees what is due, or everything.
     pub(crate) fn collect(&self, all: bool) -> Result<()> {
         let mut orphans = std::mem::take(&mut *lock(&self.collector.orphans));
-        // If a client has opened a file since, its close adds the file again.
-        orphans.retain(|&ino| !self.leases.is_open(ino));
         orphans.sort_unstable();
         orphans.dedup();
         while !orphans.is_empty() {
             let some = orphans.split_off(orphans.len().saturating_sub(ORPHANS_AT_ONCE));
-            if let Err(error) = self.drop_orphans(&some) {
+            // If a client has opened a file since, its close adds the file again.
+            if let Err(error) = self.leases.delete(some.clone(), |inos| self.drop_orphans(inos)) {
                 orphans.extend(some);
                 lock(&self.collector.orphans).append(&mut orphans);
                 return Err(error);
@@ -154,6 +153,9 @@ impl FileSystem {
 
     /// Drops files without names, ordered by number.
     fn drop_orphans(&self, inos: &[Ino]) -> Result<()> {
+        if inos.is_empty() {
+            return Ok(());
+        }
         let meta = &self.engine()?.meta;
         let files: Vec<_> = inos.iter().map(|&ino| self.table.enter(ino)).collect();
         // The extents of large files are dropped in several transactions. No other thread may move

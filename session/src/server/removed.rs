@@ -15,10 +15,26 @@ impl Leases {
         self.table().is_open(ino)
     }
 
+    /// Deletes those of these files that no client has open; no client opens one meanwhile.
+    pub fn delete<T>(&self, mut inos: Vec<Ino>, delete: impl FnOnce(&[Ino]) -> T) -> T {
+        self.table().begin_deletion(&mut inos);
+        let deleting = Deleting(self, inos);
+        delete(&deleting.1)
+    }
+
     /// Takes the removed files that no client keeps.
     pub fn take_settled(&self) -> Vec<Ino> {
         // In the grace period, sessions may keep files that they have not reclaimed yet.
         if self.is_in_grace() { Vec::new() } else { self.table().take_settled() }
+    }
+}
+
+/// Files that are being deleted.
+struct Deleting<'a>(&'a Leases, Vec<Ino>);
+
+impl Drop for Deleting<'_> {
+    fn drop(&mut self) {
+        self.0.table().end_deletion(&self.1);
     }
 }
 

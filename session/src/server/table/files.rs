@@ -15,12 +15,16 @@ pub(in crate::server) enum Whose {
 }
 
 impl Table {
-    /// Records that a session opened a file; `writes` is not 0 if it may write.
-    pub fn open(&mut self, session: SessionId, ino: Ino, writes: u64) {
+    /// Records that a session opened a file; `writes` is not 0 if it may write. Returns false when
+    /// the file is being deleted: nothing is recorded then.
+    pub fn open(&mut self, session: SessionId, ino: Ino, writes: u64) -> bool {
+        if self.being_deleted.contains(&ino) {
+            return false;
+        }
         let allowance = self.allowance(session);
-        let Some(client) = self.clients.get_mut(&session) else { return };
+        let Some(client) = self.clients.get_mut(&session) else { return true };
         if allowance == 0 && !client.open.contains_key(&ino) {
-            return;
+            return true;
         }
         let (all, writers) = client.open.entry(ino).or_default();
         *all = all.saturating_add(1);
@@ -28,6 +32,7 @@ impl Table {
             *writers = writers.saturating_add(1);
             client.write(ino, writes, allowance);
         }
+        true
     }
 
     /// Records that a session closed a file. The request does not say which of its openers closed:

@@ -130,6 +130,8 @@ pub(super) struct Table {
     /// Files without a name that are not open, each with its removal, until all clients have
     /// reported whether their kernels know them.
     removed: VecDeque<(u64, Ino)>,
+    /// Files without a name whose metadata is being deleted. Nobody opens them any more.
+    being_deleted: HashSet<Ino>,
     /// Sessions and files of which others did not wait for what the session had not committed.
     superseded: BTreeSet<(SessionId, Ino)>,
 }
@@ -147,9 +149,9 @@ pub(super) struct Left {
 impl Table {
     /// `first` is the number of the first session.
     pub fn new(lease: Duration, first: SessionId) -> Self {
-        let (clients, ends, being_cut, removed, superseded) = Default::default();
-        let (questions, cuts, removals) = (first.0, 0, first.0);
-        Self { lease, next: first, questions, clients, ends, being_cut, cuts, removals, removed, superseded }
+        let (clients, ends, being_cut, removed, being_deleted, superseded) = Default::default();
+        let (questions, cuts, removals, next) = (first.0, 0, first.0, first);
+        Self { lease, next, questions, clients, ends, being_cut, cuts, removals, removed, being_deleted, superseded }
     }
 
     /// Sets the time that a session lives without a heartbeat.

@@ -58,4 +58,15 @@ impl Table {
         let gone: Vec<Ino> = self.removed.drain(..settled).map(|(_, ino)| ino).collect();
         gone.into_iter().filter(|&ino| !self.is_open(ino)).collect()
     }
+
+    /// Leaves of these files those that are not open. Nobody opens them before `end_deletion`.
+    pub fn begin_deletion(&mut self, inos: &mut Vec<Ino>) {
+        inos.retain(|&ino| !self.is_open(ino));
+        self.being_deleted.extend(inos.iter());
+    }
+
+    /// These files are deleted, or could not be.
+    pub fn end_deletion(&mut self, inos: &[Ino]) {
+        inos.iter().for_each(|ino| _ = self.being_deleted.remove(ino));
+    }
 }

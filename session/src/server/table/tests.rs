@@ -43,7 +43,7 @@ fn a_member_has_no_more_than_its_share_however_many_sessions_it_has() {
     let client = table.clients.get_mut(&first).unwrap();
     client.open = (0..MAX_MEMBER_FILES as u64).map(|ino| (Ino(ino), (1, 0))).collect();
     for session in [last, other] {
-        (0..3 * MIN_SESSION_FILES as u64).for_each(|ino| table.open(session, Ino(ino), 0));
+        (0..3 * MIN_SESSION_FILES as u64).for_each(|ino| _ = table.open(session, Ino(ino), 0));
     }
     let open = |session: SessionId| table.clients[&session].open.len();
     assert_eq!(
@@ -52,7 +52,7 @@ fn a_member_has_no_more_than_its_share_however_many_sessions_it_has() {
         "another member has its own share"
     );
     table.clients.get_mut(&first).unwrap().open.clear();
-    (0..3 * MIN_SESSION_FILES as u64).for_each(|ino| table.open(last, Ino(ino), 1));
+    (0..3 * MIN_SESSION_FILES as u64).for_each(|ino| _ = table.open(last, Ino(ino), 1));
     assert_eq!(table.clients[&last].files(), 6 * MIN_SESSION_FILES);
     let first = sessions[2];
     // Chunk sets.
@@ -221,6 +221,20 @@ fn a_removed_file_is_kept_until_no_kernel_knows_it() {
     [a, b, c].iter().for_each(|&session| _ = table.note(session, last + 2, &[], &[]));
     assert!(table.take_settled().is_empty());
     assert_eq!(table.end(d).closed, [Ino(53)]);
+}
+
+#[test]
+fn a_file_that_is_being_deleted_is_not_opened() {
+    let mut table = Table::new(LEASE, SessionId(7));
+    let a = begin(&mut table, None, "a", Instant::now()).0;
+    assert!(table.open(a, Ino(50), 0));
+    let mut inos = vec![Ino(50), Ino(51)];
+    table.begin_deletion(&mut inos);
+    assert_eq!(inos, [Ino(51)], "the other one is open");
+    assert!(!table.open(a, Ino(51), 1) && !table.is_open(Ino(51)));
+    assert!(table.open(a, Ino(50), 0));
+    table.end_deletion(&inos);
+    assert!(table.open(a, Ino(51), 1) && table.is_open(Ino(51)), "it could not be deleted");
 }
 
 #[test]
