@@ -57,14 +57,14 @@ impl Lab {
         FileSystem::open_on(self.label.clone(), self.places(), Box::new(MemoryIndex::default()), options).unwrap()
     }
 
-    /// The volume on targets that can fail. All of them must have a stripe before it is written.
-    pub fn open_faulty(&self) -> (Arc<FileSystem>, Vec<Arc<Faulty>>) {
+    /// The volume on targets that can fail. A stripe is written when so many targets have it.
+    pub fn open_faulty(&self, durability: usize) -> (Arc<FileSystem>, Vec<Arc<Faulty>>) {
         let faulty: Vec<Arc<Faulty>> = self.disks.iter().map(|disk| Arc::new(Faulty::new(disk.clone()))).collect();
         let places = faulty.iter().enumerate().map(|(number, target)| {
             let target: Arc<dyn Target> = target.clone();
             (TargetId(number as u16), target)
         });
-        let label = Label { durability: self.disks.len(), ..self.label.clone() };
+        let label = Label { durability, ..self.label.clone() };
         let index = Box::new(MemoryIndex::default());
         (FileSystem::open_on(label, places.collect(), index, OpenOptions::default()).unwrap(), faulty)
     }

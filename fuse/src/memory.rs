@@ -102,7 +102,7 @@ impl Memory {
 
     fn let_go(&self, state: &mut State, ino: Ino) {
         if !state.is_needed(ino) && self.meta.orphans().unwrap().contains(&ino) {
-            self.meta.drop_orphan(ino).unwrap();
+            self.meta.drop_orphan(ino, |_, _| ()).unwrap();
             state.contents.remove(&ino);
         }
     }

@@ -306,6 +306,7 @@ impl FileSystem {
         if !self.is_read_only() {
             step("renewing chunk sets", &|| client.sets.renew(&self.store))?;
         }
+        step("looking for moved chunks", &|| self.store.look_for_moved())?;
         step("telling what sets lack", &|| {
             self.store.forget_synced();
             self.store.tell_lacking()

@@ -12,7 +12,7 @@ use crate::data::write::stripe_of;
 use crate::volume::stripe_size::MANIFEST_BYTES;
 use crate::{Error, FileSystem, Result};
 use meta::{ContentEdit, Resize};
-use plan::{Extent, ExtentPlace, Ino, Span, TxId};
+use plan::{Extent, ExtentPlace, Ino, SetId, Span, TxId};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -380,12 +380,26 @@ impl FileSystem {
             let edit = ContentEdit { ranges, resize, modified: state.buffer.modified };
             parts.push(Part { file: file.clone(), edit, taken: Vec::new() });
         }
-        let named = parts[inline..].iter().flat_map(|part| part.edit.ranges.iter().flat_map(|(_, new)| new));
-        let sets = named.filter_map(|extent| stripe_of(&extent.place)).map(|(set, _)| set);
-        if stored_any && let Err(error) = self.store.sync_sets(sets) {
-            // Name only stripes that are durable.
-            parts.truncate(inline);
-            return (left, failed.or(Some(error)));
+        if stored_any {
+            // Name only stripes that are durable. A file whose sets cannot be synced keeps no other
+            // from its commit.
+            match self.store.sync_each() {
+                Ok(unsynced) => {
+                    let mut others = parts.split_off(inline);
+                    let unnamable = |part: &Part| {
+                        let mut sets = part.sets();
+                        sets.find(|set| !unsynced.may_name(&self.store, *set))
+                    };
+                    let bad = others.iter().find_map(unnamable);
+                    others.retain(|part| unnamable(part).is_none());
+                    parts.extend(others);
+                    failed = failed.or(bad.map(|set| unsynced.why(set)));
+                }
+                Err(error) => {
+                    parts.truncate(inline);
+                    failed = failed.or(Some(error));
+                }
+            }
         }
         (left, failed)
     }
@@ -437,6 +451,14 @@ struct Part {
     taken: Vec<Taken>,
 }
 
+impl Part {
+    /// The chunk sets of its stripes.
+    fn sets(&self) -> impl Iterator<Item = SetId> + '_ {
+        let extents = self.edit.ranges.iter().flat_map(|(_, new)| new);
+        extents.filter_map(|extent| stripe_of(&extent.place)).map(|(set, _)| set)
+    }
+}
+
 /// The size that a commit sets. It never restores an older, larger size: another client may have
 /// truncated the file.
 fn size_of(state: &FileState) -> Resize {
@@ -446,7 +468,8 @@ fn size_of(state: &FileState) -> Resize {
 #[cfg(test)]
 mod tests {
     use crate::testing::{Lab, make};
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
+    use volume::target::Faults;
 
     /// A thread in the background fails, or leaves a short rest, while a sync waits for it. It
     /// gives back its data later than the sync took what was dirty, at least in some of the rounds.
@@ -479,6 +502,38 @@ mod tests {
             assert_eq!(fs.read(ino, 0, &mut read).unwrap(), bytes.len());
             assert!(read == bytes);
         }
+    }
+
+    /// Never more than one target is away. But a set was begun without one that is back, and misses
+    /// another now: too few have what was not synced.
+    #[test]
+    fn a_set_that_cannot_be_synced_keeps_no_other_file_from_its_commit() {
+        let lab = Lab::new("rs:2+1", 3);
+        let (fs, disks) = lab.open_faulty(2);
+        let away = |number: usize, away: bool| disks[number].set(Faults { away, ..Faults::default() });
+        let write = |name: &str| {
+            let ino = make(&fs, name);
+            fs.open(ino, true).unwrap();
+            fs.write(ino, 0, &[7; 100_000]).unwrap();
+            ino
+        };
+        away(1, true);
+        let first = write("first");
+        fs.flush(&[(*fs.table.enter(first)).clone()]).unwrap();
+        away(1, false);
+        away(0, true);
+        fs.sync(write("second")).unwrap();
+        write("third");
+        fs.sync_all().unwrap_err();
+        assert_eq!(fs.uncommitted().0, 1, "the first");
+        fs.sync(first).unwrap_err();
+        away(0, false);
+        let begun = Instant::now();
+        while let Err(why) = fs.sync(first) {
+            assert!(begun.elapsed() < Duration::from_secs(120), "{why}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(fs.uncommitted().0, 0);
     }
 
     /// Tests the limit of a transaction, which is 32 MiB.

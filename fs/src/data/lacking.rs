@@ -2,9 +2,9 @@
 //! the stripes, so that they are repaired. It is told again if it may have forgotten: a request may
 //! fail, and a metadata server that takes over may lack what the one before had not made durable.
 
-use crate::Result;
 use crate::data::store::Store;
 use crate::error::lost;
+use crate::{Error, Result};
 use plan::{Position, SetId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,14 +54,22 @@ impl Store {
     /// As `sync`, and when one of the sets was given up, perhaps by a sync of another thread: its
     /// stripes may be lost.
     pub fn sync_sets(&self, mut sets: impl Iterator<Item = SetId>) -> Result<()> {
-        self.sync()?;
-        // A set that was not given up before the sync was synced by it.
-        if sets.all(|set| self.is_ours(set)) { Ok(()) } else { Err(lost()) }
+        let unsynced = self.sync_each()?;
+        match sets.find(|set| !unsynced.may_name(self, *set)) {
+            Some(set) => Err(unsynced.why(set)),
+            None => Ok(()),
+        }
     }
 
     /// Returns when all stripes that were written before are durable, each on the required number
     /// of targets, and the metadata knows what their sets lack.
     pub fn sync(&self) -> Result<()> {
+        self.sync_each()?.0.into_values().try_for_each(|error| Err(error.into()))
+    }
+
+    /// As `sync`. Returns the sets that it failed for: their targets are away, and those of others
+    /// may be there.
+    pub fn sync_each(&self) -> Result<Unsynced> {
         self.synced.fetch_max(self.written.load(Ordering::Relaxed), Ordering::Relaxed);
         let writers = {
             let mut unsynced = self.unsynced.lock();
@@ -79,7 +87,7 @@ impl Store {
         // told it yet.
         writers.iter().for_each(|writer| self.note_lacking(writer.layout().set, &writer.lacking()));
         let told = self.tell_lacking();
-        let mut done = Ok(());
+        let (mut done, mut unsynced) = (Ok(()), Unsynced::default());
         for (writer, Synced { missing, .. }) in needy.into_iter().zip(synced) {
             match missing {
                 Ok(missing) if missing.is_empty() => {}
@@ -89,7 +97,7 @@ impl Store {
                         _ = self.give_up(writer);
                         self.lost.lock().insert(writer.layout().set);
                     }
-                    done = done.and(Err(error.into()));
+                    unsynced.0.insert(writer.layout().set, error);
                 }
             }
         }
@@ -98,7 +106,7 @@ impl Store {
         if !self.sets.may_lose() {
             self.lacking.lock().retain(|set, known| left.contains(set) || known.values().any(Option::is_none));
         }
-        Ok(())
+        Ok(unsynced)
     }
 
     /// Forgets writers whose sets were given up without a stripe that is not durable: no sync does
@@ -129,6 +137,23 @@ impl Store {
             is_left
         });
         unsynced.iter().map(|writer| writer.layout().set).collect()
+    }
+}
+
+/// The sets that a sync failed for, with why.
+#[derive(Default)]
+pub(crate) struct Unsynced(BTreeMap<SetId, volume::Error>);
+
+impl Unsynced {
+    /// Whether a transaction may name stripes that were written to a set before that sync: it did
+    /// not fail for the set, and no sync of another thread gave the set up.
+    pub fn may_name(&self, store: &Store, set: SetId) -> bool {
+        !self.0.contains_key(&set) && store.is_ours(set)
+    }
+
+    /// Why no transaction may name stripes of a set.
+    pub fn why(mut self, set: SetId) -> Error {
+        self.0.remove(&set).map_or_else(lost, Error::from)
     }
 }
 

@@ -14,6 +14,7 @@ pub mod counts;
 pub mod file;
 pub mod join;
 pub mod lacking;
+pub mod layouts;
 pub mod lookups;
 pub mod manifest;
 pub mod memory;

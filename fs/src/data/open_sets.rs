@@ -82,7 +82,15 @@ impl Store {
             found => found,
         };
         let full: Vec<Open> = self.open.lock().extract_if(.., |open| open.writer.full()).collect();
-        full.iter().try_for_each(|full| self.seal(&full.writer))?;
+        let mut sealed = Ok(());
+        for full in full {
+            if let Err(why) = self.seal(&full.writer) {
+                // The next call tries again.
+                self.open.lock().push(full);
+                sealed = Err(why);
+            }
+        }
+        sealed?;
         // Until the set is open here, no thread may treat it as finished.
         self.begins.store(true, Ordering::SeqCst);
         let begun = self.begin(distress);
@@ -164,8 +172,8 @@ impl Store {
     /// Leaves targets out that failed or became late since the set was placed, if the set can be
     /// written without them, so that no write waits for them again.
     fn leave_out_failing(&self, layout: &mut SetLayout) -> Result<()> {
-        let fails = |id: TargetId| self.targets.error(id).is_some() || self.targets.hangs(id);
-        let (without, with): (Vec<_>, Vec<_>) = Position::placed(&layout.places).partition(|&(_, id)| fails(id));
+        let placed = Position::placed(&layout.places);
+        let (without, with): (Vec<_>, Vec<_>) = placed.partition(|&(_, id)| self.fails(id));
         let without: Vec<Position> = without.into_iter().map(|(position, _)| position).collect();
         if without.is_empty() || with.len() < self.options.code.shape().k {
             return Ok(());
@@ -174,6 +182,17 @@ impl Store {
         self.tell_lacking()?;
         without.iter().for_each(|position| layout.places[position.index()] = None);
         Ok(())
+    }
+
+    fn fails(&self, id: TargetId) -> bool {
+        self.targets.error(id).is_some() || self.targets.hangs(id)
+    }
+
+    /// Stops writing to open sets of which too many targets fail: none is worth a wait.
+    pub(super) fn give_up_failing(&self) -> Result<()> {
+        let writers: Vec<Arc<SetWriter>> = self.open.lock().iter().map(|open| open.writer.clone()).collect();
+        let failing = writers.iter().filter(|writer| !writer.can_go_on(|id| self.fails(id)));
+        failing.into_iter().try_for_each(|writer| self.give_up(writer))
     }
 
     /// Stops writing to a set that failed.
@@ -285,7 +304,7 @@ mod tests {
     #[test]
     fn a_target_that_all_open_sets_have_fails_and_writing_goes_on() {
         let lab = Lab::new("rs:2+1", 3);
-        let (fs, disks) = lab.open_faulty();
+        let (fs, disks) = lab.open_faulty(3);
         let store = &fs.store;
         store.written.store(1 << 40, Ordering::Relaxed);
         let writer = || store.writer(store.full_stripe(), false).unwrap().0;

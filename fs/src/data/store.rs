@@ -1,5 +1,6 @@
-//! Stripes on the targets: the chunk sets that are written, and the layouts of all others.
+//! Stripes on the targets: the chunk sets that are written.
 
+use crate::Result;
 use crate::data::balance::Balance;
 use crate::data::claims::Claims;
 use crate::data::coding::Coders;
@@ -11,14 +12,13 @@ use crate::ranks::{
 };
 use crate::volume::history::History;
 use crate::volume::label::Label;
-use crate::{Error, Result};
 use ::volume::ranked::{Ranked, RankedRw};
 use ec::Code;
 use meta::SetRecord;
 use plan::coding::Coding;
 use plan::placement::{TargetCandidate, View};
 use plan::topology::{Coordinates, Network};
-use plan::{Position, RecordOffset, SetId, Span, StripeSeq, TargetId};
+use plan::{Position, RecordOffset, SetId, StripeSeq, TargetId};
 use session::port::Port;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -39,10 +39,6 @@ const MAX_SET_RETRIES: usize = 2;
 /// fits in none.
 const FULL_SETS: usize = 100;
 
-/// The shortest time between two requests for the layout of a set of which some chunks cannot be
-/// read.
-const MIN_LAYOUT_INTERVAL: Duration = Duration::from_secs(2);
-
 /// A source of chunk sets.
 pub(crate) trait NewSets: Send + Sync {
     /// A new chunk set for the exclusive use of the caller.
@@ -53,7 +49,7 @@ pub(crate) trait NewSets: Send + Sync {
         true
     }
 
-    /// Whether the metadata may forget what it was told: it is in another process.
+    /// Whether the metadata is in another process, and may forget what it was told.
     fn may_lose(&self) -> bool {
         false
     }
@@ -137,8 +133,8 @@ pub(crate) struct Store {
     pub(super) lacking: Ranked<Lacking, LackingSets>,
     /// Sets with stripes being written, and how many.
     pinned: Ranked<HashMap<SetId, usize>, PinnedSets>,
-    layouts: RankedRw<HashMap<SetId, Arc<SetLayout>>, SetLayouts>,
-    codes: Mutex<HashMap<String, Arc<dyn Code>>>,
+    pub(super) layouts: RankedRw<HashMap<SetId, Arc<SetLayout>>, SetLayouts>,
+    pub(super) codes: Mutex<HashMap<String, Arc<dyn Code>>>,
     /// Targets that get no new sets.
     closed: Ranked<HashSet<TargetId>, StoreDetails>,
     /// The failure domains and the placement policy.
@@ -162,9 +158,10 @@ pub(crate) struct Store {
     /// The claims on sets whose chunks are being moved or removed.
     pub claims: Claims,
     /// Positions that were found damaged: set and position.
-    damaged: Ranked<HashSet<(SetId, Position)>, StoreDetails>,
-    /// When the layout of a set was last requested because something was missing.
-    looked: Ranked<HashMap<SetId, Instant>, StoreDetails>,
+    pub(super) damaged: Ranked<HashSet<(SetId, Position)>, StoreDetails>,
+    /// When the layout of a set was last requested because something was missing, and whether that
+    /// is due again.
+    pub(super) looked: Ranked<HashMap<SetId, (Instant, bool)>, StoreDetails>,
 }
 
 impl Store {
@@ -245,40 +242,6 @@ impl Store {
     /// manifest.
     pub fn stripe_bytes(&self) -> usize {
         self.options.stripe_bytes
-    }
-
-    /// The code with this spec.
-    fn code(&self, spec: &str) -> Result<Arc<dyn Code>> {
-        if spec == self.options.code.spec().to_string() {
-            return Ok(self.options.code.clone());
-        }
-        let mut codes = lock(&self.codes);
-        if let Some(code) = codes.get(spec) {
-            return Ok(code.clone());
-        }
-        let code = ec::parse(spec).map_err(|why| Error::Invalid(why.to_string()))?;
-        codes.insert(spec.into(), code.clone());
-        Ok(code)
-    }
-
-    /// The layout of a set: the targets of its chunks.
-    pub fn layout(&self, set: SetId) -> Result<Arc<SetLayout>> {
-        if let Some(layout) = self.layouts.read().get(&set) {
-            return Ok(layout.clone());
-        }
-        let layout = Arc::new(self.layout_of(set, &self.meta.set(set)?)?);
-        self.layouts.write().insert(set, layout.clone());
-        Ok(layout)
-    }
-
-    pub fn layout_of(&self, set: SetId, record: &SetRecord) -> Result<SetLayout> {
-        let code = self.code(&record.code)?;
-        Ok(SetLayout { volume: self.options.volume, set, code, places: record.places.clone() })
-    }
-
-    /// Drops the cached layout of a set because it changed.
-    pub fn forget_layout(&self, set: SetId) {
-        self.layouts.write().remove(&set);
     }
 
     /// Sets the bytes that the metadata needs on each of these targets.
@@ -439,6 +402,7 @@ impl Store {
                         full += 1;
                     } else {
                         if failures == 0 {
+                            self.give_up_failing()?;
                             retries += self.open.lock().len();
                         }
                         failures += 1;
@@ -507,43 +471,5 @@ impl Store {
     /// Whether a stripe is on its way to a set or to a buffer.
     pub(super) fn is_pinned(&self, set: SetId) -> bool {
         self.pinned.lock().contains_key(&set)
-    }
-
-    /// Whether to request the layout of a set again after a failed read: rarely, unless it is
-    /// `needed`.
-    fn looks_again(&self, set: SetId, needed: bool) -> bool {
-        let mut looked = self.looked.lock();
-        let due = looked.get(&set).is_none_or(|when| when.elapsed() > MIN_LAYOUT_INTERVAL);
-        if due {
-            looked.retain(|_, when| when.elapsed() <= MIN_LAYOUT_INTERVAL);
-            looked.insert(set, Instant::now());
-        }
-        due || needed
-    }
-
-    /// Reads a span.
-    pub fn read(&self, span: Span, out: &mut [u8]) -> Result<()> {
-        let layout = self.layout(span.set)?;
-        let mut done = volume::read(&self.targets, &layout, span, out);
-        let whole = done.as_ref().is_ok_and(|report| report.bad.is_empty());
-        if !whole && self.looks_again(span.set, done.is_err()) {
-            // Another process may have moved the chunks.
-            self.forget_layout(span.set);
-            let now = self.layout(span.set)?;
-            if now.places != layout.places {
-                done = volume::read(&self.targets, &now, span, out);
-            }
-        }
-        let report = done?;
-        if !report.bad.is_empty() {
-            let mut damaged = self.damaged.lock();
-            damaged.extend(report.bad.iter().map(|(position, _)| (span.set, *position)));
-        }
-        Ok(())
-    }
-
-    /// The positions that readers found damaged since the last call.
-    pub fn take_damaged(&self) -> Vec<(SetId, Position)> {
-        self.damaged.lock().drain().collect()
     }
 }

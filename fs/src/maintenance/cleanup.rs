@@ -119,8 +119,32 @@ impl FileSystem {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Lab, make};
+    use crate::testing::{Lab, Way, make};
     use plan::SetId;
+    use session::port::{Entry, Remote, Session, VERSION};
+    use std::time::Duration;
+
+    /// It may have got a name after the collector heard of it.
+    #[test]
+    fn who_opens_a_file_that_is_about_to_be_deleted_waits() {
+        let lab = Lab::new("rs:2+1", 3);
+        let server = lab.serve(Duration::from_secs(600));
+        let ino = make(server.volume(), "file");
+        let entry = Entry { name: "client".into(), ..Entry::default() };
+        let entered = Remote(Way(server.clone(), None)).enter(VERSION, &entry).unwrap();
+        let client = Remote(Way(server.clone(), Some(entered.welcome.session)));
+        std::thread::scope(|scope| {
+            let opener = server.volume().leases.delete(vec![ino], |inos| {
+                assert_eq!(inos, [ino]);
+                let opener = scope.spawn(|| client.open(ino, 0));
+                std::thread::sleep(Duration::from_millis(50));
+                assert!(!opener.is_finished() && !server.has_open(ino));
+                opener
+            });
+            opener.join().unwrap().unwrap();
+        });
+        server.volume().leases.delete(vec![ino], |inos| assert!(inos.is_empty()));
+    }
 
     /// The grace period may end while this process writes, as compaction does.
     #[test]

@@ -164,8 +164,7 @@ impl FileSystem {
         let (large, dead, seq) = meta.drop_small_orphans(inos)?;
         self.collector.add(dead, seq);
         for ino in large {
-            let (dead, seq) = meta.drop_orphan(ino)?;
-            self.collector.add(dead, seq);
+            meta.drop_orphan(ino, |dead, seq| self.collector.add(dead, seq))?;
         }
         inos.iter().for_each(|&ino| self.inline.forget(ino));
         Ok(())
@@ -239,8 +238,8 @@ impl FileSystem {
             self.leases.is_held(set) || self.store.is_being_written(set) || !self.table.uncommitted_in(set).is_empty();
         if !busy && self.store.is_in_use(set) {
             // The set gets no more stripes. Sync it now, so that the next sync does not look for
-            // deleted chunks.
-            self.store.sync()?;
+            // deleted chunks. One that cannot be synced stays in use.
+            self.store.sync_each()?;
         }
         if busy || self.store.is_in_use(set) {
             lock(&self.collector.busy).insert(set);

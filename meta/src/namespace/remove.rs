@@ -140,12 +140,12 @@ impl Meta {
         Ok(Removed { ino, last: true, orphan, dead: Vec::new(), seq: committed.seq })
     }
 
-    /// Removes a file without a name. Does nothing when the file is not an orphan.
+    /// Removes a file without a name, a large one in several transactions. Calls `freed` with the
+    /// stripes that lost their last reference in each. Does nothing when the file is not an orphan.
     ///
     /// # Errors
     /// When the metadata cannot be written.
-    pub fn drop_orphan(&self, ino: Ino) -> Result<(Vec<DeadStripe>, TxId)> {
-        let mut dead = Vec::new();
+    pub fn drop_orphan(&self, ino: Ino, mut freed: impl FnMut(Vec<DeadStripe>, TxId)) -> Result<()> {
         loop {
             let (more, committed) = run(&*self.kv, |t| {
                 if t.get_bytes(&keys::orphan(ino))?.is_none() {
@@ -167,9 +167,9 @@ impl Meta {
                 erase(t, &dinode)?;
                 Ok(false)
             })?;
-            dead.extend(committed.dead);
+            freed(committed.dead, committed.seq);
             if !more {
-                return Ok((dead, committed.seq));
+                return Ok(());
             }
         }
     }

@@ -15,7 +15,7 @@ impl Leases {
         self.table().is_open(ino)
     }
 
-    /// Deletes those of these files that no client has open; no client opens one meanwhile.
+    /// Deletes those of these files that no client has open. Who opens one meanwhile waits.
     pub fn delete<T>(&self, mut inos: Vec<Ino>, delete: impl FnOnce(&[Ino]) -> T) -> T {
         self.table().begin_deletion(&mut inos);
         let deleting = Deleting(self, inos);
@@ -35,6 +35,7 @@ struct Deleting<'a>(&'a Leases, Vec<Ino>);
 impl Drop for Deleting<'_> {
     fn drop(&mut self) {
         self.0.table().end_deletion(&self.1);
+        self.0.changed.notify_all();
     }
 }
 
@@ -57,7 +58,9 @@ impl<V: Volume> Sessions<V> {
     /// knows it.
     pub(super) fn closed(&self, ino: Ino) {
         let found = self.volume.meta().and_then(|meta| meta.attributes(ino));
-        if found.is_ok_and(|attributes| attributes.links == 0) {
+        let is_gone = matches!(found, Err(meta::Error::NotFound));
+        // Without an answer, it may have no name. One that has a name is not deleted.
+        if !is_gone && !found.is_ok_and(|attributes| attributes.links > 0) {
             self.leases().set_aside(ino);
         }
     }

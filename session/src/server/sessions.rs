@@ -22,6 +22,8 @@ pub(super) const RECALL_TIMEOUT: Duration = Duration::from_secs(20);
 /// than this within that time.
 const JOIN_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
+/// Pause after a cleanup that failed.
+const CLEAN_UP_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// How often sessions are checked.
 const SESSION_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// A larger distance between two ticks means that this process was stopped.
@@ -36,14 +38,16 @@ pub struct Sessions<V> {
     began: Instant,
     /// The server ends: it no longer hears clients, and so it ends no sessions.
     stopped: AtomicBool,
-    /// The grace period has ended, and what it kept is still there.
+    /// What the grace period kept, or a session that ended, is still there.
     to_clean_up: AtomicBool,
 }
 
-/// When this process last ran for certain, and when the grace period ends.
+/// When this process last ran for certain, when the grace period ends, and when to clean up again
+/// after that failed.
 struct Ticks {
     last: Instant,
     grace_end: Instant,
+    clean_up_from: Instant,
 }
 
 impl<V: Volume> Sessions<V> {
@@ -52,7 +56,7 @@ impl<V: Volume> Sessions<V> {
     pub fn new(volume: Arc<V>, lease: Duration) -> Arc<Self> {
         volume.leases().table().set_lease(lease);
         let now = Instant::now();
-        let ticks = Ranked::new(Ticks { last: now, grace_end: now + lease });
+        let ticks = Ranked::new(Ticks { last: now, grace_end: now + lease, clean_up_from: now });
         let (recalls, stopped, to_clean_up) = Default::default();
         Arc::new(Self { volume, lease, recalls, ticks, began: now, stopped, to_clean_up })
     }
@@ -232,11 +236,14 @@ impl<V: Volume> Sessions<V> {
 
     /// Cleans up after the sessions that did not return in the grace period.
     fn clean_up(&self) {
-        if self.leases().is_in_grace() || !self.to_clean_up.swap(false, Ordering::SeqCst) {
+        let is_due = || self.ticks.lock().clean_up_from <= Instant::now();
+        if self.leases().is_in_grace() || !is_due() || !self.to_clean_up.swap(false, Ordering::SeqCst) {
             return;
         }
         if let Err(error) = self.note_sessions(true).and_then(|()| self.volume.clean_up()) {
-            self.volume.warn(&format!("cannot clean up after the clients from before: {error}"));
+            self.volume.warn(&format!("cannot clean up after clients that are gone: {error}"));
+            self.ticks.lock().clean_up_from = Instant::now() + CLEAN_UP_RETRY_INTERVAL;
+            self.to_clean_up.store(true, Ordering::SeqCst);
         }
     }
 
@@ -371,6 +378,7 @@ impl<V: Volume> Sessions<V> {
         let noted = self.note_sessions(!left.sets.is_empty());
         if let Err(error) = noted.and_then(|()| self.take_back(&left.sets)) {
             self.volume.warn(&format!("cannot take back what client {} wrote to: {error}", left.name));
+            self.to_clean_up.store(true, Ordering::SeqCst);
         }
         self.end_grace();
         Some(left)

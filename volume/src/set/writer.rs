@@ -514,6 +514,13 @@ impl SetWriter {
         Error::TooDegraded { what: format!("writing to chunk set {}", self.layout.set), why }
     }
 
+    /// Whether a stripe can be written, though some targets fail.
+    pub fn can_go_on(&self, fails: impl Fn(TargetId) -> bool) -> bool {
+        let missing = self.failures().positions().clone();
+        let placed = Position::placed(&self.layout.places);
+        placed.filter(|(position, id)| !missing.contains(position) && !fails(*id)).count() >= self.need
+    }
+
     /// Whether a sync has anything to do, or waits for another thread that syncs.
     pub fn needs_sync(&self) -> bool {
         self.synced.try_lock().map_or(true, |synced| *synced < self.appended.load(Ordering::Acquire))

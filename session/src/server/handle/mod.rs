@@ -86,6 +86,18 @@ impl<V: Volume> Handle<V> {
         Ok(())
     }
 
+    /// Records that the session opens a file. One that is being deleted is waited for: it may have
+    /// got a name in time.
+    fn count_open(&self, ino: Ino, writes: u64) -> Result<()> {
+        let leases = self.sessions.leases();
+        let mut table = leases.table();
+        while !table.open(self.session, ino, writes) {
+            self.sessions.goes_on()?;
+            table = table.wait_timeout(&leases.changed, GRACE_POLL_INTERVAL);
+        }
+        Ok(())
+    }
+
     /// Waits until all other clients from before a restart are back: until then the server does not
     /// know what they have not committed. It waits no longer than for a connected client.
     fn wait_for_others(&self) -> Result<()> {

@@ -200,9 +200,7 @@ impl<V: Volume> Session for Handle<V> {
 
     fn open(&self, ino: Ino, writes: u64) -> Result<Attributes> {
         // Count first: a removal or an append in between then sees that the file is open.
-        if !self.sessions.leases().table().open(self.session, ino, writes) {
-            return Err(Error::NotFound);
-        }
+        self.count_open(ino, writes)?;
         self.wait_for_others()?;
         self.sessions.await_commits(self.session, ino, Whose::All, writes > 0)?;
         let found = self.meta()?.attributes(ino);

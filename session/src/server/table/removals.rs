@@ -59,7 +59,7 @@ impl Table {
         gone.into_iter().filter(|&ino| !self.is_open(ino)).collect()
     }
 
-    /// Leaves of these files those that are not open. Nobody opens them before `end_deletion`.
+    /// Leaves those of these files that are not open. Nobody opens them before `end_deletion`.
     pub fn begin_deletion(&mut self, inos: &mut Vec<Ino>) {
         inos.retain(|&ino| !self.is_open(ino));
         self.being_deleted.extend(inos.iter());
