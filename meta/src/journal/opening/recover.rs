@@ -210,6 +210,13 @@ impl<'a> Recovery<'a> {
         recovery.snapshots.sort_by_key(|group| std::cmp::Reverse((group.number, group.epoch.number)));
         let epochs = recovery.epochs.clone();
         recovery.snapshots.retain(|group| !void(&epochs, group.epoch.number, group.number));
+        // One that is void is as good as none: another one with its name must be written.
+        for (group, copy) in
+            recovery.snapshots.iter().flat_map(|group| group.copies.iter().map(move |copy| (group, copy)))
+        {
+            let newest = recovery.files.complete.entry(options.targets[copy.place].0).or_insert(group.number);
+            *newest = group.number.max(*newest);
+        }
         recovery.count(granted, &all)?;
         Ok(recovery)
     }
@@ -296,14 +303,10 @@ impl<'a> Recovery<'a> {
         let epoch = head.epoch;
         let first = self.epochs.entry(epoch.number).or_insert(epoch.first);
         *first = epoch.first.min(*first);
-        let (id, target) = &self.options.targets[place];
+        let target = &self.options.targets[place].1;
         let (groups, number) = match found.file {
             TargetFile::Journal { first } => (&mut self.segments, first),
-            TargetFile::Snapshot { last } if found.complete => {
-                let newest = self.files.complete.entry(*id).or_insert(last);
-                *newest = last.max(*newest);
-                (&mut self.snapshots, last)
-            }
+            TargetFile::Snapshot { last } if found.complete => (&mut self.snapshots, last),
             _ => return,
         };
         let copy = Copy::new(place, target.clone(), found.file, found.bytes);
