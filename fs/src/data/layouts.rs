@@ -13,6 +13,8 @@ use volume::{SetLayout, lock};
 /// The shortest time between two requests for the layout of a set of which some chunks cannot be
 /// read.
 const MIN_LAYOUT_INTERVAL: Duration = Duration::from_secs(2);
+/// How many layouts are requested again at a time: the client has other periodic work.
+const LAYOUTS_AT_ONCE: usize = 64;
 
 impl Store {
     /// The code with this spec.
@@ -60,7 +62,7 @@ impl Store {
         let due: Vec<SetId> = {
             let mut looked = self.looked.lock();
             looked.retain(|_, (when, is_due)| *is_due || when.elapsed() <= MIN_LAYOUT_INTERVAL);
-            let due = looked.iter_mut().filter(|(_, (_, is_due))| *is_due);
+            let due = looked.iter_mut().filter(|(_, (_, is_due))| *is_due).take(LAYOUTS_AT_ONCE);
             due.map(|(set, looked)| {
                 *looked = (Instant::now(), false);
                 *set
