@@ -226,20 +226,12 @@ impl FileSystem {
         let since = Instant::now().checked_sub(COMMIT_AFTER);
         self.beside("forgetting removed files", || self.forget_removed(since));
         self.step("committing", || self.commit_all(since));
-        self.step("queueing repairs", || self.note_damage());
+        self.step("queueing repairs", || self.store.queue_damaged());
         if self.is_shared() {
             return;
         }
         self.step("moving data out of the metadata", || self.move_inline());
         self.step("compacting", || self.compact_one().map(drop));
-    }
-
-    /// Queues repairs for chunk positions that readers found damaged.
-    fn note_damage(&self) -> Result<()> {
-        for (set, position) in self.store.take_damaged() {
-            self.meta.queue_repair(set, &[position])?;
-        }
-        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use volume::format::VolumeId;
 use volume::target::{Allocation, Faults, Faulty, Memory, TargetFile};
-use volume::{Appended, BufferPool, Control, SetLayout, SetWriter, Targets, rebuild};
+use volume::{Appended, BlockState, BufferPool, Control, SetLayout, SetWriter, Targets, rebuild, verify_stripe};
 
 const DEADLINE: Duration = Duration::from_millis(200);
 const HANG_TIME: Duration = Duration::from_millis(1500);
@@ -92,6 +92,48 @@ fn a_rebuild_gives_a_target_up_that_hangs() {
     targets.forgive(TargetId(3));
     again(3).unwrap();
     assert_eq!(disks[3].inner().list().unwrap().len(), 1);
+}
+
+/// Of a set with many stripes, only the first one waits for a target that hangs.
+#[test]
+fn who_reads_many_stripes_waits_once_for_a_target_that_hangs() {
+    const STRIPES: u64 = 12;
+    // A moment for a machine that is busy, and three of them are less than one for each stripe.
+    let deadline = DEADLINE * 5;
+    let Lab { targets, disks, layout, stripe, _writer: writer } = lab(deadline);
+    let mut stripes = vec![(stripe.record, stripe.block)];
+    for number in 1..STRIPES {
+        let mut buffer = BufferPool::new(&*layout.code, 96 << 10, 1).take();
+        buffer.extend_from_slice(&[number as u8; 50_000]);
+        let done = writer.append(buffer, StripeSeq(number + 1), b"manifest").map_err(|(why, _)| why).unwrap();
+        stripes.push((done.record, done.block));
+    }
+    let waits_once = |what: &str, work: &dyn Fn()| {
+        targets.forgive(TargetId(1));
+        let begun = Instant::now();
+        work();
+        assert!(begun.elapsed() < deadline * 3, "{what}: {:?}", begun.elapsed());
+    };
+    // Until the end of the test.
+    disks[1].set(Faults { delay: deadline * 100, ..Faults::default() });
+    waits_once("verification", &|| {
+        for &(record, block) in &stripes {
+            let report = verify_stripe(&targets, &layout, record, block);
+            assert!(report.recoverable && matches!(report.blocks[1], BlockState::Unreachable(_)), "{report:?}");
+        }
+    });
+    waits_once("manifests", &|| {
+        for &(record, block) in &stripes {
+            assert_eq!(volume::read_manifest(&targets, &layout, record, block).unwrap(), b"manifest");
+        }
+    });
+    waits_once("a move", &|| {
+        let done = rebuild(&targets, &layout, &stripes, &[(Position(1), TargetId(3))], &Control::default()).unwrap();
+        assert_eq!(done.unwitnessed, STRIPES, "the only witness is the chunk that does not answer");
+    });
+    let chunk = layout.file(Position(1));
+    let length = |disk: &Faulty| disk.inner().list().unwrap().iter().find(|(file, _)| *file == chunk).unwrap().1;
+    assert_eq!(length(&disks[3]), length(&disks[1]));
 }
 
 #[test]

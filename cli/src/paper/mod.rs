@@ -80,7 +80,7 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
     }
     let has_links = rustix::process::geteuid().is_root();
     let mut folder = Folder::of(arguments);
-    let mut failed = Vec::new();
+    let mut failed: Vec<String> = Vec::new();
     for experiment in chosen {
         let place = if arguments.dry_run { arguments.here() } else { &folder.path };
         let mut steps = arguments.steps(experiment, place, force, as_json);
@@ -102,10 +102,14 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
             }
             show::text(format_args!("$ {line}"))?;
         }
-        if experiment.constants_of.is_some() {
+        if experiment.constants_of.is_some() || arguments.gives_constants(experiment) {
             folder.make()?;
         }
-        if !is_done(steps, as_json)? {
+        let lacks = experiment.measurement().map(Experiment::file_name).filter(|name| failed.contains(name));
+        if let Some(name) = &lacks {
+            show::warning(format_args!("left out, as it predicts from the measurement of {name}"));
+        }
+        if lacks.is_some() || !is_done(steps, as_json)? {
             failed.push(experiment.file_name());
         }
     }
@@ -188,18 +192,28 @@ impl Arguments {
         is_of_paper && self.figure.as_deref().is_none_or(|figure| experiment.has(figure))
     }
 
+    /// Whether an experiment that is wanted, too, predicts from the measurement of this one.
+    fn gives_constants(&self, experiment: &Experiment) -> bool {
+        let name = Some(experiment.file_name());
+        let takes = |other: &Experiment| other.measurement().map(Experiment::file_name) == name;
+        ALL.iter().any(|other| self.wants(other) && takes(other))
+    }
+
     /// The commands of an experiment, the last of which shows it. What a prediction takes is
-    /// measured before, into files of the folder.
+    /// measured before, into files of the folder: by its own experiment, if that is wanted, too.
     fn steps(&self, experiment: &Experiment, folder: &Path, force: bool, as_json: bool) -> Vec<Vec<OsString>> {
         let mut steps = Vec::new();
         let mut words = self.words(experiment);
         if let Some(measurement) = experiment.measurement() {
             let file = |what: &str| OsString::from(folder.join(format!("{}-{what}.json", experiment.file_name())));
-            let (measured, model) = (file("measured"), file("model"));
-            let mut measure = self.words(measurement);
-            measure.extend(["--json-file".into(), measured.clone()]);
-            measure.extend(force.then(|| "--force".into()));
-            steps.push(measure);
+            let model = file("model");
+            let measured = if self.wants(measurement) { results_of(measurement, folder) } else { file("measured") };
+            if !self.wants(measurement) {
+                let mut measure = self.words(measurement);
+                measure.extend(["--json-file".into(), measured.clone()]);
+                measure.extend(force.then(|| "--force".into()));
+                steps.push(measure);
+            }
             let calibrate = ["weft", "model", "calibrate"].map(OsString::from);
             steps.push(calibrate.into_iter().chain([measured, "--out".into(), model.clone()]).collect());
             words.extend(["--model".into(), model]);
@@ -209,6 +223,8 @@ impl Arguments {
                 let file = directory.join(format!("{}.{ending}", experiment.file_name()));
                 words.extend([option.into(), file.into()]);
             }
+        } else if self.gives_constants(experiment) {
+            words.extend(["--json-file".into(), results_of(experiment, folder)]);
         }
         words.extend(force.then(|| "--force".into()));
         words.extend(as_json.then(|| "--json".into()));
@@ -240,6 +256,11 @@ impl Arguments {
     fn line(&self, experiment: &Experiment, force: bool) -> String {
         one_line(&self.steps(experiment, self.here(), force, false))
     }
+}
+
+/// The file with the results of an experiment, which a prediction reads.
+fn results_of(experiment: &Experiment, folder: &Path) -> OsString {
+    folder.join(format!("{}.json", experiment.file_name())).into()
 }
 
 /// The directory for files that one command leaves to the next: that of the results, or one that is

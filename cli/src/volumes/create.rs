@@ -47,8 +47,8 @@ use volume::Shown;
 Put every directory on a disk of its own: the volume survives the loss of any m of them. There may be more \
 directories than the code has blocks. The volume's own directory holds nothing that cannot be rebuilt.
 
-Targets that fail together are a domain. No domain gets more than m chunks of a set where that is possible, so that \
-the volume survives the loss of a whole domain.")]
+Targets that fail together are a domain. No domain gets more than m chunks of a set, so that the volume survives the \
+loss of a whole domain. Too few domains for that are refused without --allow-sharing.")]
 pub struct CreateArguments {
     /// The volume's directory; it records where the targets are
     volume: PathBuf,
@@ -78,7 +78,8 @@ pub struct CreateArguments {
     #[arg(long, value_name = "N")]
     durability: Option<usize>,
     /// Allow fewer targets than the code has blocks, m+2 at least: one has several blocks of a
-    /// stripe, and fewer losses are survived, until there are enough targets
+    /// stripe, and fewer losses are survived, until there are enough targets. The same for domains,
+    /// where one has more than m blocks
     #[arg(long)]
     allow_sharing: bool,
     /// Share the disks with other volumes: each volume has a directory of its own on them

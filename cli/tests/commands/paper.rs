@@ -94,6 +94,12 @@ fn a_prediction_is_of_constants_that_are_measured_before() {
     let last = |text: &str| text.split(' ').next_back().unwrap().to_owned();
     assert!(measured.starts_with("weft bench write-cost") && fitted.contains(&last(measured)), "{line}");
     assert!(predicted.starts_with("weft model predict") && predicted.contains(&last(fitted)), "{line}");
+    // With the experiment that measures the same, once is enough.
+    let all = String::from_utf8(run(weft().args(["bench", "paper", "exstorus", "--dry-run"])).good()).unwrap();
+    let measured: Vec<&str> = all.lines().filter(|line| line.contains("--records")).collect();
+    let [measured] = measured[..] else { panic!("{all}") };
+    let fitted = all.lines().find(|line| line.contains("model calibrate")).unwrap();
+    assert!(fitted.starts_with("weft model calibrate") && fitted.contains(&last(measured)), "{all}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use fs::{FileSystem, Repaired, TargetState};
 use plan::TargetId;
 use plan::membership::StateChange;
 use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use volume::Control;
 
@@ -50,25 +51,62 @@ pub fn keep(volume: &Arc<FileSystem>, down_out: Duration, say: fn(&str)) {
     std::thread::spawn(move || work(&volume, say));
 }
 
+/// A repair that runs on a thread of its own: it may take hours, and targets fail meanwhile.
+struct Running {
+    /// The targets that it rebuilds; none if it repairs what is queued.
+    out: Vec<TargetId>,
+    control: Arc<Control>,
+    /// Whether it left nothing undone.
+    thread: JoinHandle<bool>,
+}
+
+impl Running {
+    fn begin(volume: &Arc<FileSystem>, out: Vec<TargetId>, say: fn(&str)) -> Self {
+        let control = Arc::new(Control::default());
+        let (volume, its, targets) = (volume.clone(), control.clone(), out.clone());
+        let thread = std::thread::spawn(move || {
+            volume.beside("repairing", || repair(&volume, &targets, &its, say)).unwrap_or(false)
+        });
+        Self { out, control, thread }
+    }
+}
+
+/// Whether a repair without the targets `now` lacks some that are out since it began. The next one
+/// begins with the chunk sets that have the least redundancy now.
+fn is_outdated(now: &[TargetId], out: &[TargetId]) -> bool {
+    out.iter().any(|id| !now.contains(id))
+}
+
 fn work(volume: &Weak<FileSystem>, say: fn(&str)) {
-    let mut waiting = Waiting::default();
+    let (mut waiting, mut running) = (Waiting::default(), None);
     loop {
-        let Some(volume) = volume.upgrade().filter(|volume| !volume.is_closed()) else { return };
-        volume.beside("looking after targets", || look(&volume, &mut waiting, say));
+        let Some(volume) = volume.upgrade().filter(|volume| !volume.is_closed()) else {
+            running.iter().for_each(|running: &Running| running.control.cancel());
+            return;
+        };
+        volume.beside("looking after targets", || look(&volume, &mut waiting, &mut running, say));
         drop(volume);
         std::thread::sleep(CHECK_INTERVAL);
     }
 }
 
-fn look(volume: &FileSystem, waiting: &mut Waiting, say: fn(&str)) {
+fn look(volume: &Arc<FileSystem>, waiting: &mut Waiting, running: &mut Option<Running>, say: fn(&str)) {
     let seen = volume.look_at_members();
     seen.changes.iter().filter_map(describe).for_each(|line| say(&volume.with_paths(&line)));
-    let gathered = waiting.look(volume.count_queued().unwrap_or(0), Instant::now());
-    if !seen.to_repair.is_empty() || gathered {
-        // Note the attempt before it begins: a repair that panics is then not repeated at once.
-        waiting.tried(false, Instant::now());
-        let whole = repair(volume, &seen.to_repair, say);
+    let to_repair = seen.to_repair;
+    if let Some(now) = running {
+        if !now.thread.is_finished() {
+            if is_outdated(&now.out, &to_repair) {
+                now.control.cancel();
+            }
+            return;
+        }
+        let whole = running.take().is_some_and(|done| done.thread.join().unwrap_or(false));
         waiting.tried(whole, Instant::now());
+    }
+    let gathered = waiting.look(volume.count_queued().unwrap_or(0), Instant::now());
+    if !to_repair.is_empty() || gathered {
+        *running = Some(Running::begin(volume, to_repair, say));
     }
 }
 
@@ -86,18 +124,22 @@ fn describe(change: &StateChange) -> Option<String> {
 
 /// Rebuilds without the targets that are out; without such targets, repairs what is queued. Returns
 /// whether nothing is left undone.
-fn repair(volume: &FileSystem, out: &[TargetId], say: fn(&str)) -> bool {
+fn repair(volume: &FileSystem, out: &[TargetId], control: &Control, say: fn(&str)) -> bool {
     let done = if out.is_empty() {
-        volume.repair_queued(&Control::default())
+        volume.repair_queued(control)
     } else {
         for id in out {
             let line = format!("target {} is away for too long: what was on it is rebuilt on others", id.0);
             say(&volume.with_paths(&line));
         }
-        volume.repair_without(out)
+        volume.repair_without(out, control)
     };
     let Repaired { chunks, bytes, by_stores, failed, .. } = match done {
         Ok(done) => done,
+        Err(fs::Error::Volume(volume::Error::Interrupted)) => {
+            say("the repair ends before it is done: more targets are out, or the volume is closed");
+            return false;
+        }
         Err(error) => {
             say(&format!("cannot repair: {error}"));
             return false;
@@ -144,6 +186,15 @@ mod tests {
         waiting.tried(true, start + GATHER_TIME + RETRY_PAUSE);
         assert!(!waiting.look(1, start + GATHER_TIME + RETRY_PAUSE));
         assert!(waiting.look(1, start + 2 * GATHER_TIME + RETRY_PAUSE));
+    }
+
+    #[test]
+    fn a_repair_begins_again_when_more_targets_are_out() {
+        let ids = |ids: &[u16]| ids.iter().map(|&id| TargetId(id)).collect::<Vec<_>>();
+        assert!(is_outdated(&[], &ids(&[1])) && is_outdated(&ids(&[1]), &ids(&[1, 2])));
+        // It came back, or another repair is not due yet.
+        assert!(!is_outdated(&ids(&[1]), &ids(&[1])) && !is_outdated(&ids(&[1, 2]), &ids(&[2])));
+        assert!(!is_outdated(&ids(&[1]), &[]) && !is_outdated(&[], &[]));
     }
 
     #[test]

@@ -352,6 +352,10 @@ impl Target for Appending {
         self.target.list()
     }
 
+    fn list_metadata(&self) -> io::Result<Vec<(TargetFile, u64)>> {
+        self.target.list_metadata()
+    }
+
     fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
         match ask {
             ClaimRequest::Read => self.target.claim(ask),

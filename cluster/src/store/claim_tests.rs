@@ -22,6 +22,7 @@ use wire::{Server, ServerOptions};
 struct Running {
     place: PathBuf,
     address: SocketAddr,
+    store: Option<Arc<Store>>,
     server: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
 }
 
@@ -29,14 +30,15 @@ impl Running {
     fn new(name: &str) -> Self {
         let place = std::env::temp_dir().join(format!("weft-claims-{name}-{:016x}", fastrand::u64(..))).join("disk");
         drop(Disk::format(&place).unwrap());
-        let mut store = Self { place, address: ([127, 0, 0, 1], 0).into(), server: None };
+        let mut store = Self { place, address: ([127, 0, 0, 1], 0).into(), store: None, server: None };
         store.start();
         store
     }
 
     fn start(&mut self) {
-        let store = Store::open(std::slice::from_ref(&self.place)).unwrap();
-        let server = Server::new(Arc::new(store), ServerOptions::default());
+        let store = Arc::new(Store::open(std::slice::from_ref(&self.place)).unwrap());
+        self.store = Some(store.clone());
+        let server = Server::new(store, ServerOptions::default());
         let listener = crate::runtime().block_on(TcpListener::bind(self.address)).unwrap();
         self.address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
@@ -48,6 +50,7 @@ impl Running {
 
     fn stop(&mut self) {
         let (stop, served) = self.server.take().unwrap();
+        self.store = None;
         stop.send(()).unwrap();
         crate::runtime().block_on(served).unwrap();
     }
@@ -98,6 +101,23 @@ fn connected<T>(mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T> {
             }
             done => return done,
         }
+    }
+}
+
+/// As many operations run and wait at a disk as may: one more is refused, and the holder of the
+/// claim keeps it.
+#[test]
+fn a_claim_waits_for_no_other_operation() {
+    let running = Running::new("busy");
+    let target = running.target();
+    take(&target, 1, 1).unwrap();
+    let lane = running.store.as_ref().unwrap().slots.get("disk").unwrap().disk.files.clone();
+    let _running: Vec<_> = std::iter::from_fn(|| lane.depth.clone().try_acquire_owned().ok()).collect();
+    let _waiting: Vec<_> = std::iter::from_fn(|| lane.queue.try_take(None)).collect();
+    let refused = target.write(TargetFile::Label, 0, &[IoSlice::new(b"x")], Durable::Later).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::ResourceBusy, "{refused}");
+    for _ in 0..100 {
+        take(&target, 1, 1).unwrap();
     }
 }
 

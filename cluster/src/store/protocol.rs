@@ -19,6 +19,7 @@ pub mod method {
     pub const PUNCH: u16 = 6;
     pub const RENAME: u16 = 7;
     pub const REMOVE: u16 = 8;
+    /// Of the metadata alone if the file is one of the metadata.
     pub const LIST: u16 = 9;
     pub const SPACE: u16 = 10;
     // 11 was a hint that nothing sent.

@@ -9,7 +9,7 @@ use super::reports::Reports;
 use crate::address::StoreAddress;
 use crate::capability::{Credentials, Token};
 use crate::ranks::{StoreClients, StoreEpoch, StoreFence, StoreUnsynced};
-use plan::Domain;
+use plan::{Domain, TxId};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -235,6 +235,14 @@ impl RemoteTarget {
     /// The connection to the store.
     pub(super) fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// The files on the target. With the name of a file of the metadata, only those.
+    fn list_like(&self, file: TargetFile) -> io::Result<Vec<(TargetFile, u64)>> {
+        let answer = self.call(method::LIST, &self.operands(file), &[])?;
+        let files: Vec<(File, u64)> =
+            postcard::from_bytes(&answer.payload).map_err(|_| io::Error::other("a list that cannot be read"))?;
+        Ok(files.into_iter().map(|(file, length)| (file.into(), length)).collect())
     }
 
     pub(super) fn operands(&self, file: TargetFile) -> Operands<'_> {
@@ -484,10 +492,14 @@ impl Target for RemoteTarget {
     }
 
     fn list(&self) -> io::Result<Vec<(TargetFile, u64)>> {
-        let answer = self.call(method::LIST, &self.operands(TargetFile::Label), &[])?;
-        let files: Vec<(File, u64)> =
-            postcard::from_bytes(&answer.payload).map_err(|_| io::Error::other("a list that cannot be read"))?;
-        Ok(files.into_iter().map(|(file, length)| (file.into(), length)).collect())
+        self.list_like(TargetFile::Label)
+    }
+
+    fn list_metadata(&self) -> io::Result<Vec<(TargetFile, u64)>> {
+        let mut files = self.list_like(TargetFile::Journal { first: TxId(0) })?;
+        // An older store lists all.
+        files.retain(|(file, _)| file.is_metadata());
+        Ok(files)
     }
 
     /// When the answer to a request is lost, the store may have granted it. The same request again

@@ -144,8 +144,9 @@ fn operate(target: &dyn Target, method: u16, operands: &Operands<'_>, payload: &
         method::RENAME => target.rename(file, operands.to.into()).map(done),
         method::REMOVE => target.remove(file).map(done),
         method::LIST => {
+            let files = if file.is_metadata() { target.list_metadata()? } else { target.list()? };
             let files: Vec<(super::protocol::File, u64)> =
-                target.list()?.into_iter().map(|(file, length)| (file.into(), length)).collect();
+                files.into_iter().map(|(file, length)| (file.into(), length)).collect();
             Ok(Reply::default().with_payload(encode(&files)))
         }
         method::PRESENCE => {
@@ -279,12 +280,13 @@ impl Store {
             return Ok(Reply::ok(encode(&self.domain)));
         }
         place.looked.access(request.method, operands.file.into());
-        let Some(_waiting) = place.disk.queue.try_take(request.peer.name.as_deref()) else {
+        let lane = if request.method == method::CLAIM { &place.disk.claims } else { &place.disk.files };
+        let Some(_waiting) = lane.queue.try_take(request.peer.name.as_deref()) else {
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, "too many operations wait for the target"));
         };
         let _metering = place.looked.meter.begin();
         if request.method == method::FORMAT {
-            *self.slots.format(operands.target)?.volume() = None;
+            *crate::waiting(|| self.slots.format(operands.target))?.volume() = None;
             return Ok(Reply::default());
         }
         let mut target = place.target()?;
@@ -301,7 +303,7 @@ impl Store {
         }
         // The operation holds this permit, not this future, which may be dropped while a disk
         // hangs.
-        let depth = place.disk.depth.clone().acquire_owned().await.map_err(io::Error::other)?;
+        let depth = lane.depth.clone().acquire_owned().await.map_err(io::Error::other)?;
         let is_large = operands.wanted_bytes().max(request.payload.len() as u64) > MAX_INLINE_BYTES;
         let Request { method, body, payload, .. } = request;
         let place = place.clone();

@@ -20,6 +20,9 @@ use volume::target::{Disk, ReadAt, Target, TargetFile, make_private};
 const MAX_RUNNING_OPERATIONS: usize = 8;
 /// Maximum number of operations of a disk that run or wait.
 const MAX_OPERATIONS: usize = 256;
+/// The same for operations on claims.
+const MAX_RUNNING_CLAIMS: usize = 2;
+const MAX_CLAIMS: usize = 64;
 /// The directory of a disk with the targets of volumes that share it.
 const SHARED: &str = "volumes";
 /// Maximum number of volumes that share the disks of a store.
@@ -48,15 +51,30 @@ pub(super) struct TargetSlot {
 /// The limits of a disk, shared by its targets.
 #[derive(Clone)]
 pub(super) struct Limits {
+    pub files: Lane,
+    /// A lease is renewed every second or so, however much waits for the disk.
+    pub claims: Lane,
+}
+
+/// The limits of one kind of operations.
+#[derive(Clone)]
+pub(super) struct Lane {
     pub depth: Arc<Semaphore>,
     /// Limits the operations that run or wait. The store refuses more, which tells the client that
     /// the disk hangs.
     pub queue: Arc<Shares>,
 }
 
+impl Lane {
+    fn new(running: usize, all: usize) -> Self {
+        Self { depth: Arc::new(Semaphore::new(running)), queue: Arc::new(Shares::new(all)) }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
-        Self { depth: Arc::new(Semaphore::new(MAX_RUNNING_OPERATIONS)), queue: Arc::new(Shares::new(MAX_OPERATIONS)) }
+        let files = Lane::new(MAX_RUNNING_OPERATIONS, MAX_OPERATIONS);
+        Self { files, claims: Lane::new(MAX_RUNNING_CLAIMS, MAX_CLAIMS) }
     }
 }
 
@@ -111,7 +129,7 @@ impl TargetSlot {
 
     /// Number of operations of its disk that run or wait.
     pub fn queued(&self) -> usize {
-        self.disk.queue.taken()
+        self.disk.files.queue.taken()
     }
 
     pub fn target(&self) -> io::Result<Arc<dyn Target>> {
@@ -302,7 +320,8 @@ mod tests {
         let slots = Slots::open(&place.disk()).unwrap();
         let films = slots.format("d1:films").unwrap();
         let music = slots.format("d1:music: old").unwrap();
-        assert!(Arc::ptr_eq(&films.disk.depth, &music.disk.depth) && Arc::ptr_eq(&films.disk.queue, &music.disk.queue));
+        let (one, other) = (&films.disk.files, &music.disk.files);
+        assert!(Arc::ptr_eq(&one.depth, &other.depth) && Arc::ptr_eq(&one.queue, &other.queue));
         assert!(films.target().is_ok() && slots.get("d1").unwrap().target().is_err());
         let names = |slots: &Slots| slots.all().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
         assert_eq!(names(&slots), ["d1", "d1:films", "d1:music: old"]);

@@ -469,6 +469,7 @@ fn size_of(state: &FileState) -> Resize {
 mod tests {
     use crate::testing::{Lab, make};
     use std::time::{Duration, Instant};
+    use volume::Control;
     use volume::target::Faults;
 
     /// A thread in the background fails, or leaves a short rest, while a sync waits for it. It
@@ -525,6 +526,8 @@ mod tests {
         fs.sync(write("second")).unwrap();
         write("third");
         fs.sync_all().unwrap_err();
+        fs.repair(&Control::default()).unwrap();
+        fs.verify(&Control::default()).unwrap();
         assert_eq!(fs.uncommitted().0, 1, "the first");
         fs.sync(first).unwrap_err();
         away(0, false);

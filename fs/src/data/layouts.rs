@@ -107,9 +107,18 @@ impl Store {
         Ok(())
     }
 
-    /// The positions that readers found damaged since the last call.
-    pub fn take_damaged(&self) -> Vec<(SetId, Position)> {
-        self.damaged.lock().drain().collect()
+    /// Queues the positions for repair that readers found damaged. What cannot be queued now is
+    /// queued by a later call.
+    pub fn queue_damaged(&self) -> Result<()> {
+        let damaged: Vec<(SetId, Position)> = self.damaged.lock().iter().copied().collect();
+        for (set, position) in damaged {
+            match self.meta.queue_repair(set, &[position]) {
+                // The set was deleted since.
+                Ok(_) | Err(meta::Error::NotFound) => _ = self.damaged.lock().remove(&(set, position)),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 }
 

@@ -18,9 +18,11 @@ use std::time::{Duration, Instant};
 /// MiB.
 const SETS_PER_REQUEST: u32 = 4;
 const SETS_AHEAD: usize = 2;
-/// The shortest time between two exchanges of sets for better ones: the server may not know yet
-/// that there are better ones.
+/// The times between two exchanges of sets for better ones. The server may not know yet that there
+/// are better ones, or know why there are none: a target may be too full for new chunks. As long as
+/// the same targets are there, each interval is twice as long as the one before.
 const MIN_RENEWAL_INTERVAL: Duration = Duration::from_secs(3);
+const MAX_RENEWAL_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Places sets in this process.
 pub(crate) struct Placed(pub Arc<Meta>);
@@ -112,8 +114,8 @@ struct State {
     ahead: VecDeque<(SetId, SetRecord)>,
     /// All sets of this session, including those kept ahead.
     held: BTreeSet<SetId>,
-    /// When sets were last exchanged for better ones.
-    renewed: Option<Instant>,
+    /// The last exchange of sets for better ones.
+    renewal: Option<Renewal>,
     /// How often this client reclaimed its sets from a server. An older answer may list sets that
     /// were not reclaimed.
     reclaims: u64,
@@ -122,6 +124,29 @@ struct State {
     losses: u64,
     /// Sets were lost, and their data has not been checked yet.
     lost: bool,
+}
+
+/// An exchange of sets for better ones.
+struct Renewal {
+    when: Instant,
+    /// The targets that were there.
+    there: Vec<TargetId>,
+    /// The time to the next one, if the same targets are there then.
+    interval: Duration,
+}
+
+impl Renewal {
+    /// The next exchange, if it is due now.
+    fn after(last: Option<&Self>, there: Vec<TargetId>, now: Instant) -> Option<Self> {
+        let first = Self { when: now, there, interval: MIN_RENEWAL_INTERVAL };
+        let Some(last) = last else { return Some(first) };
+        let passed = now.saturating_duration_since(last.when);
+        if first.there != last.there {
+            return (passed >= MIN_RENEWAL_INTERVAL).then_some(first);
+        }
+        let interval = (last.interval * 2).min(MAX_RENEWAL_INTERVAL);
+        (passed >= last.interval).then_some(Self { interval, ..first })
+    }
 }
 
 impl Leased {
@@ -198,9 +223,9 @@ impl Leased {
             store.targets.get(*id).is_some() && store.targets.error(*id).is_none() && !store.is_closed(*id)
         };
         let most = store.topology().most_on_one(store.options.code.shape().blocks());
-        let there = store.targets.ids().iter().filter(|id| good(id)).count() * most;
+        let there: Vec<TargetId> = store.targets.ids().into_iter().filter(|id| good(id)).collect();
         let worse = |places: &[Option<TargetId>]| {
-            places.iter().flatten().filter(|id| good(id)).count() < there.min(places.len())
+            places.iter().flatten().filter(|id| good(id)).count() < (there.len() * most).min(places.len())
         };
         // Compare the places of the open writer, not those in the metadata: the latter still
         // include targets that failed since, or at the beginning.
@@ -209,11 +234,11 @@ impl Leased {
             let mut state = self.state();
             let of_no_use: Vec<SetId> =
                 state.ahead.iter().filter(|(_, record)| worse(&record.places)).map(|(set, _)| *set).collect();
-            if !open && of_no_use.is_empty() || state.renewed.is_some_and(|when| when.elapsed() < MIN_RENEWAL_INTERVAL)
-            {
+            if !open && of_no_use.is_empty() {
                 return Ok(());
             }
-            state.renewed = Some(Instant::now());
+            let Some(due) = Renewal::after(state.renewal.as_ref(), there, Instant::now()) else { return Ok(()) };
+            state.renewal = Some(due);
             state.ahead.retain(|(set, _)| !of_no_use.contains(set));
             of_no_use
         };
@@ -272,5 +297,29 @@ impl NewSets for Leased {
 
     fn losses(&self) -> u64 {
         self.state().losses
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_are_exchanged_less_and_less_often_while_the_same_targets_are_there() {
+        let there = |count| (0..count).map(TargetId).collect::<Vec<_>>();
+        let (begin, mut last, mut times) = (Instant::now(), None, Vec::new());
+        for second in 0..3600 {
+            if let Some(due) = Renewal::after(last.as_ref(), there(6), begin + Duration::from_secs(second)) {
+                times.push(second);
+                last = Some(due);
+            }
+        }
+        assert_eq!(times[..5], [0, 3, 9, 21, 45]);
+        assert_eq!(times[times.len() - 1] - times[times.len() - 2], 60);
+        // A target comes back.
+        let soon = last.as_ref().unwrap().when + MIN_RENEWAL_INTERVAL;
+        assert!(Renewal::after(last.as_ref(), there(6), soon).is_none());
+        assert!(Renewal::after(last.as_ref(), there(7), soon - Duration::from_secs(1)).is_none());
+        assert_eq!(Renewal::after(last.as_ref(), there(7), soon).unwrap().interval, MIN_RENEWAL_INTERVAL);
     }
 }

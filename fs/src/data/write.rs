@@ -467,6 +467,16 @@ impl FileSystem {
         if self.sharing().take_loss() { Err(lost()) } else { Ok(()) }
     }
 
+    /// Commits what can be committed, and makes all commits durable. For callers that go on without
+    /// the rest, whose writers learn of it by their own syncs.
+    ///
+    /// # Errors
+    /// When the metadata may not be durable.
+    pub(crate) fn commit_possible(&self) -> Result<()> {
+        _ = self.commit_all(None);
+        Ok(self.meta.sync(TxId::MAX)?)
+    }
+
     /// Commits files that have been dirty since before a moment, or all files.
     pub(crate) fn commit_all(&self, since: Option<Instant>) -> Result<()> {
         let due = |file: &Held<'_>| {

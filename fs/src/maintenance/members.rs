@@ -86,10 +86,12 @@ impl FileSystem {
     /// # Errors
     /// When it was cancelled or the metadata cannot be written. A chunk set that cannot be repaired
     /// is part of the result.
-    pub fn repair_without(&self, out: &[TargetId]) -> Result<crate::Repaired> {
-        let done = self.repair(&Control::default());
-        let whole = done.as_ref().is_ok_and(|done| done.failed.is_empty());
-        self.members.with(|membership, now| membership.handle_repair(out, whole, now));
+    pub fn repair_without(&self, out: &[TargetId], control: &Control) -> Result<crate::Repaired> {
+        let done = self.repair(control);
+        if !matches!(done, Err(crate::Error::Volume(volume::Error::Interrupted))) {
+            let whole = done.as_ref().is_ok_and(|done| done.failed.is_empty());
+            self.members.with(|membership, now| membership.handle_repair(out, whole, now));
+        }
         done
     }
 }

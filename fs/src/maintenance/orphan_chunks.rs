@@ -319,18 +319,20 @@ impl FileSystem {
             });
             ready
         };
+        let mut done = Ok(());
         for (id, listed) in ready {
             let looked = match listed {
-                Ok(files) => self.look_through(id, files.into_iter().map(|(file, _)| file))?,
-                Err(_) => false,
+                Ok(files) => self.look_through(id, files.into_iter().map(|(file, _)| file)),
+                Err(_) => Ok(false),
             };
-            if !looked {
+            if !matches!(looked, Ok(true)) {
                 let mut candidates = self.orphan_chunks.candidates.lock();
                 candidates.unlisted.insert(id);
                 candidates.pause(id);
             }
+            done = done.and(looked.map(drop));
         }
-        Ok(())
+        done
     }
 
     /// Records the orphan chunks among the listed chunks of a target. The list is older than the

@@ -137,10 +137,8 @@ impl FileSystem {
         self.engine()?.journal.retry();
         // The open set keeps changing: seal it, so that nothing is left out.
         self.store.seal_open()?;
-        self.sync_all()?;
-        for (set, position) in self.store.take_damaged() {
-            self.meta.queue_repair(set, &[position])?;
-        }
+        self.commit_possible()?;
+        self.store.queue_damaged()?;
         let queue: BTreeMap<SetId, Vec<Position>> = self.engine()?.meta.repairs()?.into_iter().collect();
         let mut degraded = Vec::new();
         let mut total = 0;

@@ -149,7 +149,7 @@ impl FileSystem {
 
     fn verify_behind(&self, marks: &Marks, control: &Control) -> Result<Verified> {
         if !self.is_read_only() {
-            self.sync_all()?;
+            self.commit_possible()?;
         }
         let mut total = 0;
         self.each_set(|set, record| {

@@ -9,7 +9,7 @@ use crate::{Error, Result, now};
 use meta::journal::{JournalLimits, Journaled};
 use meta::kv::MemoryIndex;
 use plan::coding::Coding;
-use plan::placement::Placement;
+use plan::placement::{Placement, taken_by_domains};
 use plan::{Domain, TargetId};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -141,6 +141,9 @@ impl Create {
         if let Some(InTorus { torus, at }) = &self.torus {
             label.set_torus(Some(torus.clone()), at, &*self.places)?;
         }
+        if !self.allow_sharing {
+            enough_domains(&label, shape)?;
+        }
         // Check that the directory can be written before anything is changed elsewhere.
         make_private(directory)
             .map_err(|why| Error::Invalid(format!("cannot make {}: {why}", volume::Shown(directory))))?;
@@ -175,6 +178,28 @@ impl Create {
         };
         targets.iter().enumerate().map(member).collect()
     }
+}
+
+/// Refuses domains of which one would have to take more than m blocks of a stripe, if all targets
+/// have one.
+fn enough_domains(label: &Label, shape: ec::Shape) -> Result<()> {
+    let mut domains = BTreeMap::<String, usize>::new();
+    for member in &label.targets {
+        let Some(domain) = member.domain() else { return Ok(()) };
+        *domains.entry(domain.at(label.placement.domain_level).to_owned()).or_default() += 1;
+    }
+    let taken = taken_by_domains(domains.values().copied(), shape.m);
+    if shape.m == 0 || taken >= shape.blocks() {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!(
+        "the targets are in {} domains, which can take {taken} of the {} blocks of {}, {} each; with --allow-sharing \
+         one takes more, and its loss loses data",
+        domains.len(),
+        shape.blocks(),
+        label.code,
+        shape.m
+    )))
 }
 
 /// Creates the metadata of a new volume, with a root directory in it.

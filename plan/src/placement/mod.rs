@@ -44,7 +44,9 @@ pub(crate) use policies::mix;
 pub use policies::{Random, RoundRobin};
 pub use policy::{Policy, View};
 pub use prime::{Prime, algorithm_1};
-pub use share::{blocks_needed, is_shared, most_on_one, share, share_lost, survived_when_shared, targets_survived};
+pub use share::{
+    blocks_needed, is_shared, most_on_one, share, share_lost, survived_when_shared, taken_by_domains, targets_survived,
+};
 pub use spread::{open_sets, place_beside};
 
 #[cfg(test)]

@@ -29,6 +29,11 @@ pub fn targets_survived(places: impl IntoIterator<Item = TargetId>, spare: usize
     fullest(places).into_iter().take_while(fits).count()
 }
 
+/// How many blocks of a stripe domains with these numbers of targets can take, at most `most` each.
+pub fn taken_by_domains(targets: impl IntoIterator<Item = usize>, most: usize) -> usize {
+    targets.into_iter().map(|targets| targets.min(most)).sum()
+}
+
 /// How many of `targets` targets that share `width` blocks evenly can be lost, whichever they are,
 /// when `spare` blocks can.
 pub fn survived_when_shared(width: usize, targets: usize, spare: usize) -> usize {

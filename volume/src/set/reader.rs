@@ -169,6 +169,13 @@ impl<'a> StripeAt<'a> {
         if self.fresh { None } else { self.targets.headers.get(&self.key(position)) }
     }
 
+    /// Splits positions into those that are read at once and those whose targets hang: each read of
+    /// them would wait for the deadline, so they are read only where nothing else will do.
+    pub fn by_haste(&self, positions: impl IntoIterator<Item = usize>) -> (Vec<usize>, Vec<usize>) {
+        let hangs = |position: &usize| self.layout.places[*position].is_some_and(|id| self.targets.hangs(id));
+        positions.into_iter().partition(|position| !hangs(position))
+    }
+
     /// Reads the same whole granules of several blocks at the same time.
     pub fn granules(&self, positions: &[usize], at: &Range<usize>) -> FoundBlocks {
         let wanted: Vec<(usize, Range<usize>)> = positions.iter().map(|&position| (position, at.clone())).collect();
@@ -529,8 +536,11 @@ pub fn read(targets: &Targets, layout: &SetLayout, span: Span, out: &mut [u8]) -
 /// `TooDegraded` if too few blocks are left to read it.
 pub fn read_manifest(targets: &Targets, layout: &SetLayout, record: RecordOffset, block: u32) -> Result<Vec<u8>> {
     let stripe = StripeAt { targets, layout, record, block, fresh: false, hedged: false };
-    let all: Vec<usize> = (0..layout.blocks()).collect();
-    let mut found = stripe.granules(&all, &(0..0));
+    let (quick, hanging) = stripe.by_haste(0..layout.blocks());
+    let mut found = stripe.granules(&quick, &(0..0));
+    if !found.values().any(|header| header.is_ok()) {
+        found.extend(stripe.granules(&hanging, &(0..0)));
+    }
     stripe.outvote(&mut found);
     let header = found.into_values().flatten().next().map(|granules| granules.header).ok_or_else(|| {
         stripe.too_degraded(ec::Unrecoverable { blocks: Vec::new(), have: 0, need: layout.code.shape().k })

@@ -22,8 +22,17 @@ pub struct StripeReport {
 pub fn verify_stripe(targets: &Targets, layout: &SetLayout, record: RecordOffset, block: u32) -> StripeReport {
     let stripe = StripeAt { targets, layout, record, block, fresh: true, hedged: false };
     let length = block as usize;
-    let all: Vec<usize> = (0..layout.places.len()).collect();
-    let mut found = stripe.granules(&all, &(0..length));
+    let code = &*layout.code;
+    let (quick, hanging) = stripe.by_haste(0..layout.places.len());
+    let mut found = stripe.granules(&quick, &(0..length));
+    let sound: Vec<usize> = found.iter().filter(|(_, block)| block.is_ok()).map(|(&position, _)| position).collect();
+    let others: Vec<usize> = (0..layout.places.len()).filter(|position| !sound.contains(position)).collect();
+    if code.repair(&others, &sound).is_ok() {
+        let unread = || Err(BlockState::Unreachable("it does not answer".into()));
+        found.extend(hanging.into_iter().map(|position| (position, unread())));
+    } else {
+        found.extend(stripe.granules(&hanging, &(0..length)));
+    }
     stripe.outvote(&mut found);
     let (mut blocks, mut states) = (Vec::new(), Vec::new());
     for granules in found.into_values() {
@@ -38,7 +47,6 @@ pub fn verify_stripe(targets: &Targets, layout: &SetLayout, record: RecordOffset
             }
         }
     }
-    let code = &*layout.code;
     let have: Vec<usize> = (0..blocks.len()).filter(|&position| blocks[position].is_some()).collect();
     let lost: Vec<usize> = (0..blocks.len()).filter(|&position| blocks[position].is_none()).collect();
     let recoverable = lost.is_empty() || code.repair(&lost, &have).is_ok();

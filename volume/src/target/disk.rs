@@ -6,15 +6,16 @@
 use super::claim::{ClaimRequest, ClaimState, ClaimedChange};
 use super::claim_file::{self, ClaimFile};
 use super::clock::Clock;
+use super::listing::list_directory;
 use super::open::{Open, make_room};
 use super::private::{LOST_AND_FOUND, make_private};
 use super::rename::rename_new;
 use super::tags;
 use super::unsynced::Unsynced;
-use super::volume_names::{CHUNKS, JOURNAL, LABEL, SNAPSHOTS, file_of, name_of};
+use super::volume_names::{CHUNKS, JOURNAL, LABEL, SNAPSHOTS, name_of};
 use super::{Allocation, Durable, Owner, Presence, ReadPart, Space, Target, TargetFile, Wait, timed};
 use crate::{Error, Result, Shown, lock, unpoisoned};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, HashMap};
@@ -446,22 +447,15 @@ impl Target for Disk {
         }
         let below = (0..=u8::MAX).map(|number| format!("{CHUNKS}/{number:02x}"));
         for directory in below.chain([JOURNAL.into(), SNAPSHOTS.into()]) {
-            let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let handle = match rustix::fs::openat(&self.directory, &directory, flags, Mode::empty()) {
-                Err(Errno::NOENT) => continue,
-                handle => handle?,
-            };
-            for entry in rustix::fs::Dir::read_from(&handle)? {
-                let entry = entry?;
-                let Some(file) = entry.file_name().to_str().ok().and_then(|name| file_of(&directory, name)) else {
-                    continue;
-                };
-                match rustix::fs::statat(handle.as_fd(), entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
-                    Ok(stat) => found.push((file, stat.st_size as u64)),
-                    Err(Errno::NOENT) => {}
-                    Err(error) => return Err(error.into()),
-                }
-            }
+            list_directory(&self.directory, &directory, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    fn list_metadata(&self) -> io::Result<Vec<(TargetFile, u64)>> {
+        let mut found = Vec::new();
+        for directory in [JOURNAL, SNAPSHOTS] {
+            list_directory(&self.directory, directory, &mut found)?;
         }
         Ok(found)
     }

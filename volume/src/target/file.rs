@@ -34,3 +34,10 @@ pub enum TargetFile {
         last: TxId,
     },
 }
+
+impl TargetFile {
+    /// Whether it is a segment of the journal or a snapshot.
+    pub fn is_metadata(self) -> bool {
+        matches!(self, Self::Journal { .. } | Self::Snapshot { .. })
+    }
+}

@@ -119,6 +119,14 @@ impl Target for Shadow {
         Ok(files)
     }
 
+    fn list_metadata(&self) -> io::Result<Vec<(TargetFile, u64)>> {
+        let mut files = self.inner.list_metadata()?;
+        let hidden = self.hidden();
+        files.retain(|(file, _)| !hidden.contains(file));
+        files.extend(self.over.list_metadata()?);
+        Ok(files)
+    }
+
     /// Takes a claim in memory only, even if another holder has the target.
     fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
         let own = self.over.claim(&ClaimRequest::Read)?;

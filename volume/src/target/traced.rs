@@ -137,6 +137,11 @@ impl Target for Traced {
         self.count(|trace| &mut trace.list, begun, 0, self.inner.list())
     }
 
+    fn list_metadata(&self) -> io::Result<Vec<(TargetFile, u64)>> {
+        let begun = Instant::now();
+        self.count(|trace| &mut trace.list, begun, 0, self.inner.list_metadata())
+    }
+
     fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
         let begun = Instant::now();
         self.count(|trace| &mut trace.claim, begun, 0, self.inner.claim(ask))

@@ -2,7 +2,7 @@
 
 use crate::show;
 use fs::Status;
-use plan::placement::survived_when_shared;
+use plan::placement::{survived_when_shared, taken_by_domains};
 use std::path::Path;
 use volume::Shown;
 
@@ -27,14 +27,14 @@ pub fn warning(k: usize, m: usize, targets: usize) -> String {
 /// What domains with so many targets each cannot keep of the rule that no domain gets more than m
 /// blocks of a stripe: a loud line, or nothing if they can.
 pub fn too_few_domains(k: usize, m: usize, targets: impl IntoIterator<Item = usize>) -> Option<String> {
-    let most: Vec<usize> = targets.into_iter().map(|targets| targets.min(m)).collect();
-    let taken: usize = most.iter().sum();
-    if most.is_empty() || m == 0 || taken >= k + m {
+    let targets: Vec<usize> = targets.into_iter().collect();
+    let taken = taken_by_domains(targets.iter().copied(), m);
+    if targets.is_empty() || m == 0 || taken >= k + m {
         return None;
     }
     Some(format!(
         "TOO FEW DOMAINS: {} can take {taken} of {} blocks, {m} each: the loss of one LOSES data; add {}",
-        show::count(most.len(), "domain"),
+        show::count(targets.len(), "domain"),
         k + m,
         show::count((k + m - taken).div_ceil(m), "more domain"),
     ))

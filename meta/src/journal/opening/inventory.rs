@@ -37,7 +37,7 @@ pub(in crate::journal) struct FoundFile {
 /// Lists the segments and snapshots on a target.
 pub(in crate::journal) fn take(target: &Arc<dyn Target>, volume: &VolumeId) -> io::Result<Vec<FoundFile>> {
     let mut all = Vec::new();
-    for (file, bytes) in target.list()? {
+    for (file, bytes) in target.list_metadata()? {
         // Transactions begin with 1.
         let (TargetFile::Journal { first: TxId(1..NO_NUMBER) } | TargetFile::Snapshot { last: TxId(..NO_NUMBER) }) =
             file

@@ -1,6 +1,7 @@
 //! Computes blocks of a stripe from others, and checks them.
 
 use crate::format::{GRANULE_BYTES, StripeHeader};
+use crate::set::block_state::BlockState;
 use crate::set::orders::{RebuildReport, Wanted};
 use crate::set::reader::{FoundBlocks, StripeAt};
 use crate::{Error, Result};
@@ -16,7 +17,9 @@ pub(super) fn blocks(
     let (layout, length) = (stripe.layout, stripe.block as usize);
     let positions: Vec<usize> = wanted.iter().map(|(position, _)| position.index()).collect();
     // Chunks that move and are not lost are read where they are: nothing needs decoding.
-    let mut found = stripe.granules(&positions, &(0..length));
+    let (quick, hanging) = stripe.by_haste(positions.iter().copied());
+    let mut found = stripe.granules(&quick, &(0..length));
+    found.extend(hanging.into_iter().map(|position| (position, Err(BlockState::Late))));
     let mut made = BTreeMap::new();
     loop {
         let is_bad = |position: &usize| matches!(found.get(position), Some(Err(_)));
@@ -25,7 +28,20 @@ pub(super) fn blocks(
             break;
         }
         let have: Vec<usize> = (0..layout.blocks()).filter(|position| !is_bad(position)).collect();
-        let repair = layout.code.repair(&lost, &have).map_err(|why| stripe.too_degraded(why))?;
+        let (quick, _) = stripe.by_haste(have.iter().copied());
+        let repair = match layout.code.repair(&lost, &quick).or_else(|_| layout.code.repair(&lost, &have)) {
+            Ok(repair) => repair,
+            Err(why) => {
+                let is_late = |position: &usize| matches!(found.get(position), Some(Err(BlockState::Late)));
+                let late: Vec<usize> = lost.into_iter().filter(is_late).collect();
+                if late.is_empty() {
+                    return Err(stripe.too_degraded(why));
+                }
+                found.retain(|position, _| !late.contains(position));
+                fetch(stripe, &mut found, &late);
+                continue;
+            }
+        };
         let needed: Vec<usize> = repair.reads().iter().map(|read| read.block).collect();
         fetch(stripe, &mut found, &needed);
         if needed.is_empty() {
@@ -75,7 +91,7 @@ fn witness(
     let is_candidate = |position: &usize| {
         !needed.contains(position) && !made.contains_key(position) && !matches!(found.get(position), Some(Err(_)))
     };
-    let candidates: Vec<usize> = (0..stripe.layout.blocks()).filter(is_candidate).collect();
+    let (candidates, _) = stripe.by_haste((0..stripe.layout.blocks()).filter(is_candidate));
     // The computed blocks replace as many of their sources; otherwise the survivor would say
     // nothing about them.
     let stood_in: Vec<usize> = made.keys().chain(needed.iter().skip(made.len())).copied().collect();

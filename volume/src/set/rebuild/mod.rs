@@ -208,7 +208,7 @@ fn on_each(
 /// When the set was created, according to its chunks.
 fn created(targets: &Targets, layout: &SetLayout) -> Timestamp {
     let mut batch = Batch::new();
-    for (position, id) in Position::placed(&layout.places) {
+    for (position, id) in Position::placed(&layout.places).filter(|(_, id)| !targets.hangs(*id)) {
         let (volume, file) = (layout.volume, layout.file(position));
         batch.run(targets, position, id, move |target| {
             let mut bytes = vec![0; CHUNK_HEADER_BYTES];
