@@ -64,6 +64,10 @@ impl Target for OnlyRead {
         self.0.list()
     }
 
+    fn list_metadata(&self) -> io::Result<Vec<(TargetFile, u64)>> {
+        self.0.list_metadata()
+    }
+
     fn claim(&self, _: &ClaimRequest) -> io::Result<ClaimState> {
         refused()
     }

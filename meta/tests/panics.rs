@@ -76,6 +76,10 @@ impl Target for Odd {
         self.0.list()
     }
 
+    fn list_metadata(&self) -> io::Result<Vec<(TargetFile, u64)>> {
+        self.0.list_metadata()
+    }
+
     fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
         self.0.claim(ask)
     }

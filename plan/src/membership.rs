@@ -98,17 +98,15 @@ impl Membership {
         }
     }
 
-    /// What was on these targets was rebuilt on others (`whole`), or part of it could not be and is
-    /// tried again.
-    pub fn handle_repair(&mut self, ids: &[TargetId], whole: bool, now: Duration) {
+    /// What was on these targets when the repair began was rebuilt on others (`whole`), or part of
+    /// it could not be and is tried again. One that was back meanwhile may have got new chunks.
+    pub fn handle_repair(&mut self, ids: &[TargetId], begun: Duration, whole: bool, now: Duration) {
         if !whole {
             self.not_before = now + RETRY_PAUSE;
             return;
         }
-        for (_, member) in
-            self.members.iter_mut().filter(|(id, member)| ids.contains(id) && member.state == TargetState::Out)
-        {
-            member.repaired = true;
+        for (id, member) in &mut self.members {
+            member.repaired |= ids.contains(id) && member.state == TargetState::Out && member.since <= begun;
         }
     }
 
@@ -186,7 +184,7 @@ mod tests {
         assert_eq!(members.state(A), Some((TargetState::Out, at(310))));
         // Until it is done.
         assert_eq!(members.poll_repair(at(311)), [A]);
-        members.handle_repair(&[A], true, at(312));
+        members.handle_repair(&[A], at(311), true, at(312));
         assert_eq!(members.poll_repair(at(313)), []);
         assert_eq!(members.poll_repair(at(500)), [B]);
         // A target that was back in between counts from the beginning.
@@ -201,14 +199,22 @@ mod tests {
         let mut members = both();
         members.handle_silence(A, at(10));
         assert_eq!(members.poll_repair(at(400)), [A]);
-        members.handle_repair(&[A], false, at(405));
+        members.handle_repair(&[A], at(400), false, at(405));
         assert_eq!(members.poll_repair(at(464)), []);
         assert_eq!(members.poll_repair(at(465)), [A]);
         // It came back while it was repaired: there is nothing to remember of that.
         members.handle_answer(A, at(466));
-        members.handle_repair(&[A], true, at(467));
+        members.handle_repair(&[A], at(465), true, at(467));
         members.handle_silence(A, at(470));
         assert_eq!(members.poll_repair(at(770)), [A]);
+        // The same if it is out again before the repair ends.
+        members.handle_answer(A, at(771));
+        members.handle_silence(A, at(772));
+        assert_eq!(members.poll_repair(at(1072)), [A]);
+        members.handle_repair(&[A], at(770), true, at(1073));
+        assert_eq!(members.poll_repair(at(1073)), [A]);
+        members.handle_repair(&[A], at(1073), true, at(1080));
+        assert_eq!(members.poll_repair(at(1080)), []);
     }
 
     #[test]
@@ -258,7 +264,7 @@ mod tests {
                     members.handle_silence(id, now);
                     silent.entry(id).or_insert(now);
                 }
-                15 => members.handle_repair(&[id], random.bool(), now),
+                15 => members.handle_repair(&[id], now, random.bool(), now),
                 _ => {
                     for due in members.poll_repair(now) {
                         assert!(now - silent[&due] >= at(300));

@@ -237,6 +237,10 @@ impl Target for View {
         self.ask(100, |_| self.disk.list())
     }
 
+    fn list_metadata(&self) -> io::Result<Vec<(TargetFile, u64)>> {
+        self.ask(100, |_| self.disk.list_metadata())
+    }
+
     fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
         let remembered = || world::atomically(|| self.remembered.as_ref().and_then(|seen| lock(seen).clone()));
         if *ask == ClaimRequest::Read

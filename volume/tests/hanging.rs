@@ -94,12 +94,13 @@ fn a_rebuild_gives_a_target_up_that_hangs() {
     assert_eq!(disks[3].inner().list().unwrap().len(), 1);
 }
 
-/// Of a set with many stripes, only the first one waits for a target that hangs.
+/// Of a set with many stripes, only the first ones wait for a target that hangs: one for each of
+/// its threads.
 #[test]
-fn who_reads_many_stripes_waits_once_for_a_target_that_hangs() {
+fn who_reads_many_stripes_does_not_wait_for_each_where_a_target_hangs() {
     const STRIPES: u64 = 12;
-    // A moment for a machine that is busy, and three of them are less than one for each stripe.
-    let deadline = DEADLINE * 5;
+    // For a machine that is busy.
+    let deadline = DEADLINE * 8;
     let Lab { targets, disks, layout, stripe, _writer: writer } = lab(deadline);
     let mut stripes = vec![(stripe.record, stripe.block)];
     for number in 1..STRIPES {
@@ -108,26 +109,27 @@ fn who_reads_many_stripes_waits_once_for_a_target_that_hangs() {
         let done = writer.append(buffer, StripeSeq(number + 1), b"manifest").map_err(|(why, _)| why).unwrap();
         stripes.push((done.record, done.block));
     }
-    let waits_once = |what: &str, work: &dyn Fn()| {
+    let is_quick = |what: &str, work: &dyn Fn()| {
         targets.forgive(TargetId(1));
         let begun = Instant::now();
         work();
-        assert!(begun.elapsed() < deadline * 3, "{what}: {:?}", begun.elapsed());
+        assert!(begun.elapsed() < deadline * 6, "{what}: {:?}", begun.elapsed());
     };
     // Until the end of the test.
     disks[1].set(Faults { delay: deadline * 100, ..Faults::default() });
-    waits_once("verification", &|| {
+    is_quick("verification", &|| {
         for &(record, block) in &stripes {
             let report = verify_stripe(&targets, &layout, record, block);
-            assert!(report.recoverable && matches!(report.blocks[1], BlockState::Unreachable(_)), "{report:?}");
+            let is_read = matches!(report.blocks[1], BlockState::Sound | BlockState::Corrupt(_) | BlockState::Missing);
+            assert!(report.recoverable && !is_read, "{report:?}");
         }
     });
-    waits_once("manifests", &|| {
+    is_quick("manifests", &|| {
         for &(record, block) in &stripes {
             assert_eq!(volume::read_manifest(&targets, &layout, record, block).unwrap(), b"manifest");
         }
     });
-    waits_once("a move", &|| {
+    is_quick("a move", &|| {
         let done = rebuild(&targets, &layout, &stripes, &[(Position(1), TargetId(3))], &Control::default()).unwrap();
         assert_eq!(done.unwitnessed, STRIPES, "the only witness is the chunk that does not answer");
     });

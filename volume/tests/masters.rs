@@ -125,6 +125,10 @@ impl Target for Served {
         self.disk.list()
     }
 
+    fn list_metadata(&self) -> io::Result<Vec<(TargetFile, u64)>> {
+        self.disk.list_metadata()
+    }
+
     fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
         self.disk.claim(ask)
     }

@@ -52,6 +52,10 @@ impl Target for Panicking {
         panic!("a defect")
     }
 
+    fn list_metadata(&self) -> io::Result<Vec<(TargetFile, u64)>> {
+        panic!("a defect")
+    }
+
     fn claim(&self, _: &ClaimRequest) -> io::Result<ClaimState> {
         panic!("a defect")
     }

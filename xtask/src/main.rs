@@ -4,6 +4,7 @@
 mod asan;
 mod conformance;
 mod console;
+mod csi;
 mod failover;
 mod fuzz;
 mod links;
@@ -39,6 +40,7 @@ cargo xtask TASK
   fuzz [SECONDS]   run every fuzz target so long (default 60); installs cargo-fuzz if it must
   alerts  the alert rules of docs/monitoring and their tests, by Prometheus's promtool
   s3      boto3 on an S3 gateway, and gateways that are killed while it writes; gets boto3 from PyPI if it must
+  csi     csi-sanity, the conformance tests of CSI, on weft-csi, as root; builds them with Go
   console the page of weft console in a headless Chromium, with screens in target/console, and by keyboard
   package [--deb] [--rpm] [--revision N] [--weft PROGRAM]
           packages of a release build in target/package, by dpkg-deb and rpmbuild (docs/packages.md)
@@ -89,6 +91,9 @@ fn main() -> ExitCode {
             said(cargo(&["build", "--release"], &[]).and_then(|()| optional("S3 clients", s3::check(&root(), &weft()))))
         }
         ["package", ref rest @ ..] => package::run(&root(), rest),
+        ["csi"] => {
+            said(cargo(&["build", "--release"], &[]).and_then(|()| optional("CSI", csi::check(&root(), &weft()))))
+        }
         ["console"] => said(
             cargo(&["build", "--release"], &[])
                 .and_then(|()| optional("the console", console::check(&root(), &weft()))),
@@ -166,9 +171,18 @@ fn check() -> Result<(), String> {
     cargo(&["fmt", "--all", "--check"], &[])?;
     links::check(&root)?;
     rules::check(&root, false)?;
-    // No other step compiles this feature.
-    let lints =
-        ["clippy", "--workspace", "--release", "--all-targets", "--features", "cli/otlp", "--", "-D", "warnings"];
+    // No other step compiles these features.
+    let lints = [
+        "clippy",
+        "--workspace",
+        "--release",
+        "--all-targets",
+        "--features",
+        "cli/otlp,weft-csi/csi",
+        "--",
+        "-D",
+        "warnings",
+    ];
     cargo(&lints, &suite::ASSERTIONS)?;
     let documents = ["doc", "--workspace", "--release", "--no-deps", "--document-private-items"];
     cargo(&documents, &[&suite::ASSERTIONS[..], &[("RUSTDOCFLAGS", "-D warnings")]].concat())?;

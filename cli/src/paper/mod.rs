@@ -196,7 +196,12 @@ impl Arguments {
     fn gives_constants(&self, experiment: &Experiment) -> bool {
         let name = Some(experiment.file_name());
         let takes = |other: &Experiment| other.measurement().map(Experiment::file_name) == name;
-        ALL.iter().any(|other| self.wants(other) && takes(other))
+        ALL.iter().any(|other| self.runs(other) && takes(other))
+    }
+
+    /// Whether an experiment is one of those that run one after the other, not one of a list.
+    fn runs(&self, experiment: &Experiment) -> bool {
+        (self.all || self.paper.is_some()) && self.wants(experiment)
     }
 
     /// The commands of an experiment, the last of which shows it. What a prediction takes is
@@ -207,8 +212,8 @@ impl Arguments {
         if let Some(measurement) = experiment.measurement() {
             let file = |what: &str| OsString::from(folder.join(format!("{}-{what}.json", experiment.file_name())));
             let model = file("model");
-            let measured = if self.wants(measurement) { results_of(measurement, folder) } else { file("measured") };
-            if !self.wants(measurement) {
+            let measured = if self.runs(measurement) { results_of(measurement, folder) } else { file("measured") };
+            if !self.runs(measurement) {
                 let mut measure = self.words(measurement);
                 measure.extend(["--json-file".into(), measured.clone()]);
                 measure.extend(force.then(|| "--force".into()));

@@ -48,7 +48,7 @@ Put every directory on a disk of its own: the volume survives the loss of any m 
 directories than the code has blocks. The volume's own directory holds nothing that cannot be rebuilt.
 
 Targets that fail together are a domain. No domain gets more than m chunks of a set, so that the volume survives the \
-loss of a whole domain. Too few domains for that are refused without --allow-sharing.")]
+loss of a whole domain. Too few domains for that are refused without --allow-few-domains.")]
 pub struct CreateArguments {
     /// The volume's directory; it records where the targets are
     volume: PathBuf,
@@ -78,8 +78,7 @@ pub struct CreateArguments {
     #[arg(long, value_name = "N")]
     durability: Option<usize>,
     /// Allow fewer targets than the code has blocks, m+2 at least: one has several blocks of a
-    /// stripe, and fewer losses are survived, until there are enough targets. The same for domains,
-    /// where one has more than m blocks
+    /// stripe, and fewer losses are survived, until there are enough targets
     #[arg(long)]
     allow_sharing: bool,
     /// Share the disks with other volumes: each volume has a directory of its own on them
@@ -89,6 +88,9 @@ pub struct CreateArguments {
     /// what its store says; a domain of its own for a directory]
     #[arg(long = "domain", value_name = "DIR=PATH", value_parser = domain_of)]
     domains: Vec<(PathBuf, Domain)>,
+    /// Allow so few domains that one has more than m blocks of a stripe, and its loss loses data
+    #[arg(long)]
+    allow_few_domains: bool,
     /// How many names of such a path make a domain [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     domain_level: Option<u8>,
@@ -168,6 +170,7 @@ pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
             ..Placement::default()
         },
         allow_sharing: arguments.allow_sharing,
+        allow_few_domains: arguments.allow_few_domains,
         stripe_bytes,
         torus: match &arguments.torus {
             Some(torus) => Some(InTorus {

@@ -326,7 +326,7 @@ fn a_volume_on_directories_has_the_domains_that_are_given() {
     let two: Vec<&str> = two.iter().flat_map(|domain| ["--domain", domain]).collect();
     let said = create(&two).failed(1);
     assert!(said.contains("2 domains, which can take 2 of the 3 blocks of rs:2+1, 1 each"), "{said}");
-    assert!(said.contains("--allow-sharing") && !volume.exists(), "{said}");
+    assert!(said.contains("--allow-few-domains") && !volume.exists(), "{said}");
     create(&["--domain", &of(0, "shelf1/a"), "--domain", &of(1, "shelf1/b"), "--domain-level", "1"]).good();
     let status = run(weft().args(["status", "--json"]).arg(&volume)).json();
     let domains: Vec<Option<&str>> =

@@ -91,22 +91,21 @@ fn work(volume: &Weak<FileSystem>, say: fn(&str)) {
 }
 
 fn look(volume: &Arc<FileSystem>, waiting: &mut Waiting, running: &mut Option<Running>, say: fn(&str)) {
+    // Before the members: they count what it repaired.
+    if let Some(done) = running.take_if(|running| running.thread.is_finished()) {
+        waiting.tried(done.thread.join().unwrap_or(false), Instant::now());
+    }
     let seen = volume.look_at_members();
     seen.changes.iter().filter_map(describe).for_each(|line| say(&volume.with_paths(&line)));
-    let to_repair = seen.to_repair;
-    if let Some(now) = running {
-        if !now.thread.is_finished() {
-            if is_outdated(&now.out, &to_repair) {
-                now.control.cancel();
-            }
-            return;
+    if let Some(running) = running {
+        if is_outdated(&running.out, &seen.to_repair) {
+            running.control.cancel();
         }
-        let whole = running.take().is_some_and(|done| done.thread.join().unwrap_or(false));
-        waiting.tried(whole, Instant::now());
+        return;
     }
     let gathered = waiting.look(volume.count_queued().unwrap_or(0), Instant::now());
-    if !to_repair.is_empty() || gathered {
-        *running = Some(Running::begin(volume, to_repair, say));
+    if !seen.to_repair.is_empty() || gathered {
+        *running = Some(Running::begin(volume, seen.to_repair, say));
     }
 }
 

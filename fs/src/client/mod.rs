@@ -316,7 +316,7 @@ impl FileSystem {
             client.sets.release(&sealed)
         })?;
         if !self.is_read_only() {
-            step("getting chunk sets", &|| client.sets.refill(&self.store))?;
+            step("getting chunk sets", &|| client.sets.refill(&self.store).map(drop))?;
         }
         step("telling what is clean", &|| self.tell_clean(client))?;
         step("syncing old changes", &|| Ok(client.cache.sync_old(SYNC_INTERVAL)?))

@@ -527,7 +527,7 @@ mod tests {
         write("third");
         fs.sync_all().unwrap_err();
         fs.repair(&Control::default()).unwrap();
-        fs.verify(&Control::default()).unwrap();
+        let verified = fs.verify(&Control::default()).unwrap().stripes;
         assert_eq!(fs.uncommitted().0, 1, "the first");
         fs.sync(first).unwrap_err();
         away(0, false);
@@ -537,6 +537,8 @@ mod tests {
             std::thread::sleep(Duration::from_millis(20));
         }
         assert_eq!(fs.uncommitted().0, 0);
+        let new = fs.verify_new(&Control::default()).unwrap().stripes;
+        assert!(new > 0 && verified > 0, "the first is read when it is committed");
     }
 
     /// Tests the limit of a transaction, which is 32 MiB.

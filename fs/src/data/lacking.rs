@@ -182,8 +182,8 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use std::time::{Duration, Instant};
     use volume::steps::Mark;
-    use volume::target::{Target, TargetFile};
-    use volume::{StripeBuffer, WriteStep};
+    use volume::target::{Faults, Target, TargetFile};
+    use volume::{Control, StripeBuffer, WriteStep};
 
     fn stripe(fs: &FileSystem) -> StripeBuffer {
         let mut buffer = fs.store.pool.take();
@@ -308,5 +308,45 @@ mod tests {
         fs.sync(ino).unwrap();
         fs.store.tell_lacking().unwrap();
         assert_eq!(told(), 2);
+    }
+
+    /// One target missed a stripe, and another one is away: the chunk on the third stays where its
+    /// writer syncs it.
+    #[test]
+    fn a_chunk_that_must_be_synced_stays_where_it_is() {
+        let lab = Lab::new("rs:2+1", 4);
+        let (fs, disks) = lab.open_faulty(2);
+        let away = |target: u16, away: bool| disks[usize::from(target)].set(Faults { away, ..Faults::default() });
+        let begun = Instant::now();
+        let is_late = || begun.elapsed() > Duration::from_secs(120);
+        let (ino, bytes) = (make(&fs, "file"), vec![7; 100_000]);
+        fs.open(ino, true).unwrap();
+        let (set, places) = {
+            let (open, _pin) = fs.store.writer(1, false).unwrap();
+            (open.set(), open.writer.layout().places.clone())
+        };
+        let places: Vec<u16> = places.into_iter().map(|place| place.unwrap().0).collect();
+        away(places[1], true);
+        fs.write(ino, 0, &bytes).unwrap();
+        fs.flush(&[(*fs.table.enter(ino)).clone()]).unwrap();
+        away(places[2], true);
+        fs.sync(ino).unwrap_err();
+        assert!(!fs.table.uncommitted_in(set).is_empty(), "the stripe is in that set");
+        let all = fs.engine().unwrap().meta.set(set).unwrap().places;
+        let done = fs.repair_where(
+            &Control::default(),
+            |record, _| if record.places == all { vec![Position(0)] } else { vec![] },
+        );
+        assert_eq!(done.unwrap().chunks, 0);
+        assert_eq!(fs.engine().unwrap().meta.set(set).unwrap().places, all);
+        away(places[1], false);
+        away(places[2], false);
+        while let Err(why) = fs.sync(ino) {
+            assert!(!is_late(), "{why}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let mut read = vec![0; bytes.len()];
+        assert_eq!(fs.read(ino, 0, &mut read).unwrap(), bytes.len());
+        assert_eq!(read, bytes);
     }
 }

@@ -113,8 +113,10 @@ impl Store {
         let damaged: Vec<(SetId, Position)> = self.damaged.lock().iter().copied().collect();
         for (set, position) in damaged {
             match self.meta.queue_repair(set, &[position]) {
-                // The set was deleted since.
-                Ok(_) | Err(meta::Error::NotFound) => _ = self.damaged.lock().remove(&(set, position)),
+                // The set was deleted since, or the metadata takes no such position.
+                Ok(_) | Err(meta::Error::NotFound | meta::Error::Invalid(_)) => {
+                    _ = self.damaged.lock().remove(&(set, position))
+                }
                 Err(error) => return Err(error.into()),
             }
         }

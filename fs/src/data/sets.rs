@@ -20,7 +20,8 @@ const SETS_PER_REQUEST: u32 = 4;
 const SETS_AHEAD: usize = 2;
 /// The times between two exchanges of sets for better ones. The server may not know yet that there
 /// are better ones, or know why there are none: a target may be too full for new chunks. As long as
-/// the same targets are there, each interval is twice as long as the one before.
+/// it gives no better ones and the same targets are there, each interval is twice as long as the
+/// one before.
 const MIN_RENEWAL_INTERVAL: Duration = Duration::from_secs(3);
 const MAX_RENEWAL_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -190,8 +191,9 @@ impl Leased {
         state.held.iter().copied().filter(|set| !state.ahead.iter().any(|(ahead, _)| ahead == set)).collect()
     }
 
-    /// Requests more sets when few are left. Do not call it where a write waits for a set.
-    pub fn refill(&self, store: &Store) -> Result<()> {
+    /// Requests more sets when few are left. Returns how many there were then; other threads may
+    /// take them. Do not call it where a write waits for a set.
+    pub fn refill(&self, store: &Store) -> Result<usize> {
         let _one_at_a_time = self.asking.lock();
         let avoid: Vec<TargetId> =
             store.targets.ids().into_iter().filter(|id| store.targets.error(*id).is_some()).collect();
@@ -199,7 +201,7 @@ impl Leased {
             let (reclaims, known): (u64, Vec<SetId>) = {
                 let state = self.state();
                 if state.ahead.len() >= SETS_AHEAD {
-                    return Ok(());
+                    return Ok(state.ahead.len());
                 }
                 (state.reclaims, state.held.iter().copied().collect())
             };
@@ -210,7 +212,7 @@ impl Leased {
             if state.reclaims == reclaims {
                 state.held.extend(new.iter().map(|(set, _)| *set));
                 state.ahead.extend(new);
-                return Ok(());
+                return Ok(state.ahead.len());
             }
         }
     }
@@ -235,6 +237,7 @@ impl Leased {
             let of_no_use: Vec<SetId> =
                 state.ahead.iter().filter(|(_, record)| worse(&record.places)).map(|(set, _)| *set).collect();
             if !open && of_no_use.is_empty() {
+                state.renewal.iter_mut().for_each(|last| last.interval = MIN_RENEWAL_INTERVAL);
                 return Ok(());
             }
             let Some(due) = Renewal::after(state.renewal.as_ref(), there, Instant::now()) else { return Ok(()) };
@@ -269,18 +272,17 @@ impl NewSets for Leased {
         loop {
             let next = self.state().ahead.pop_front();
             let Some((set, record)) = next else {
-                self.refill(store)?;
-                if self.state().ahead.is_empty() {
+                if self.refill(store)? == 0 {
                     return Err(Error::Meta(meta::Error::Unavailable(
                         "the metadata server gives no chunk sets".into(),
                     )));
                 }
                 continue;
             };
-            // A set that was placed before a target failed is of no use while there are better
-            // ones. It is given back later, because a write waits for this call.
-            let failed = record.places.iter().flatten().any(|&id| store.targets.error(id).is_some());
-            if failed && !self.state().ahead.is_empty() {
+            // A set that was placed before a target failed or became full is of no use while there
+            // are better ones. It is given back later, because a write waits for this call.
+            let is_bad = |&id: &TargetId| store.targets.error(id).is_some() || store.targets.was_full(id);
+            if record.places.iter().flatten().any(is_bad) && !self.state().ahead.is_empty() {
                 continue;
             }
             return Ok((set, record));

@@ -454,6 +454,12 @@ impl Store {
         self.may_get_more(set) || self.unsynced.lock().iter().any(|writer| writer.layout().set == set)
     }
 
+    /// Whether a sync of a set is due, or has failed: its writer must find the chunks where they
+    /// are.
+    pub fn is_unsynced(&self, set: SetId) -> bool {
+        self.unsynced.lock().iter().any(|writer| writer.layout().set == set && writer.needs_sync())
+    }
+
     /// Waits until the set that is being begun, if any, has its writer.
     pub fn wait_for_begun(&self) {
         drop(self.beginning.lock());
@@ -469,7 +475,7 @@ impl Store {
     }
 
     /// Whether a stripe is on its way to a set or to a buffer.
-    pub(super) fn is_pinned(&self, set: SetId) -> bool {
+    pub(crate) fn is_pinned(&self, set: SetId) -> bool {
         self.pinned.lock().contains_key(&set)
     }
 }

@@ -175,6 +175,8 @@ impl FileSystem {
         let mut left = usize::MAX;
         loop {
             let busy_before = self.written_on(&ids)?;
+            // A set that cannot be synced now keeps its chunks where its writer looks for them.
+            self.sync_all()?;
             // What failed is tried again.
             done.failed.clear();
             done.add(self.repair_where(control, |record, _| positions_on(record, &ids))?);
@@ -215,8 +217,7 @@ impl FileSystem {
     fn written_on(&self, ids: &[TargetId]) -> Result<BTreeSet<SetId>> {
         let mut held = BTreeSet::new();
         self.each_set(|set, record| {
-            let is_written = || self.leases.is_held(set) || self.store.is_being_written(set);
-            if !positions_on(record, ids).is_empty() && is_written() {
+            if !positions_on(record, ids).is_empty() && self.is_busy(set) {
                 held.insert(set);
             }
             Ok(())

@@ -198,11 +198,9 @@ pub fn rebuild(directory: &Path, places: Arc<dyn Places>) -> Result<Rebuilt> {
     let found = find(&places, pointer)?;
     claim_all(&found)?;
     for target in found.disks.values() {
-        let files = target.list().map_err(|why| Error::Invalid(format!("cannot list a target: {why}")))?;
+        let files = target.list_metadata().map_err(|why| Error::Invalid(format!("cannot list a target: {why}")))?;
         for (file, _) in files {
-            if matches!(file, TargetFile::Journal { .. } | TargetFile::Snapshot { .. }) {
-                target.remove(file).map_err(|why| Error::Invalid(format!("cannot remove old metadata: {why}")))?;
-            }
+            target.remove(file).map_err(|why| Error::Invalid(format!("cannot remove old metadata: {why}")))?;
         }
     }
     let _ = std::fs::remove_file(directory.join(crate::volume::opened::INDEX));

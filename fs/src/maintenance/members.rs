@@ -87,10 +87,11 @@ impl FileSystem {
     /// When it was cancelled or the metadata cannot be written. A chunk set that cannot be repaired
     /// is part of the result.
     pub fn repair_without(&self, out: &[TargetId], control: &Control) -> Result<crate::Repaired> {
+        let begun = self.members.with(|_, now| now).unwrap_or_default();
         let done = self.repair(control);
         if !matches!(done, Err(crate::Error::Volume(volume::Error::Interrupted))) {
             let whole = done.as_ref().is_ok_and(|done| done.failed.is_empty());
-            self.members.with(|membership, now| membership.handle_repair(out, whole, now));
+            self.members.with(|membership, now| membership.handle_repair(out, begun, whole, now));
         }
         done
     }

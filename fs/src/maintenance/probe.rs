@@ -6,13 +6,13 @@ use crate::FileSystem;
 use crate::data::pauses::Pauses;
 use plan::backoff::BackOff;
 use plan::{Position, SetId, TargetId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
 use std::ops::RangeInclusive;
-use std::sync::Weak;
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
-use volume::Targets;
 use volume::target::{Durable, Target, TargetFile};
+use volume::{Targets, lock};
 
 /// No chunk set has this number: files of it are probes of whether a target can be written.
 pub const PROBE_SET: SetId = SetId(0);
@@ -52,22 +52,32 @@ pub(crate) fn probe(fs: &Weak<FileSystem>, pauses: &Pauses) {
     probe_by(fs, pauses, works);
 }
 
-fn probe_by(fs: &Weak<FileSystem>, pauses: &Pauses, works: impl Fn(&Targets, TargetId) -> bool) {
-    let mut probes = Probes::default();
-    let open = || fs.upgrade().filter(|fs| !fs.is_closed());
+/// Each probe has a thread of its own: a target that hangs delays no other one.
+fn probe_by(
+    fs: &Weak<FileSystem>,
+    pauses: &Pauses,
+    works: impl Fn(&Targets, TargetId) -> bool + Clone + Send + 'static,
+) {
+    let (mut probes, running) = (Probes::default(), Arc::<Mutex<BTreeSet<TargetId>>>::default());
+    let is_open = |fs: &Arc<FileSystem>| !fs.is_closed();
     while pauses.pause(CHECK_INTERVAL) {
         // A target that hangs keeps no file system open.
-        let Some(targets) = open().map(|fs| fs.store.targets.clone()) else { return };
+        let Some(targets) = fs.upgrade().filter(is_open).map(|fs| fs.store.targets.clone()) else { return };
         // Do not probe a target that is still busy with requests that timed out.
-        let failing = targets.ids().into_iter().filter(|&id| targets.error(id).is_some() && !targets.hangs(id));
-        let failing: Vec<TargetId> = failing.collect();
-        for id in probes.due(&failing, Instant::now()) {
-            let works = FileSystem::beside_without(fs, "trying a target", || works(&targets, id));
+        let is_idle = |id: &TargetId| !targets.hangs(*id) && !lock(&running).contains(id);
+        let failing = targets.ids().into_iter().filter(|id| targets.error(*id).is_some() && is_idle(id));
+        for id in probes.due(&failing.collect::<Vec<_>>(), Instant::now()) {
             probes.tried(id, Instant::now());
-            let Some(fs) = open() else { return };
-            if works == Some(true) {
-                fs.beside("using a target again", || fs.forgive(id));
-            }
+            lock(&running).insert(id);
+            let (fs, works) = (fs.clone(), works.clone());
+            let (targets, running) = (targets.clone(), running.clone());
+            std::thread::spawn(move || {
+                let works = FileSystem::beside_without(&fs, "trying a target", || works(&targets, id));
+                lock(&running).remove(&id);
+                if let Some(fs) = fs.upgrade().filter(|fs| works == Some(true) && is_open(fs)) {
+                    fs.beside("using a target again", || fs.forgive(id));
+                }
+            });
         }
     }
 }
@@ -105,26 +115,26 @@ impl FileSystem {
 mod tests {
     use super::*;
     use crate::testing::Lab;
-    use std::sync::Arc;
     use std::sync::mpsc::channel;
 
-    /// As a disk that hangs: the volume was given away meanwhile.
+    /// As disks that hang: the volume was given away meanwhile.
     #[test]
-    fn a_probe_that_hangs_keeps_no_file_system_open() {
+    fn probes_that_hang_delay_no_other_one_and_keep_no_file_system_open() {
         let fs = Lab::new("rs:2+1", 4).open();
         let (weak, targets) = (Arc::downgrade(&fs), fs.store.targets.clone());
         let ((began, begins), (release, released)) = (channel(), channel::<()>());
-        let probed = weak.clone();
+        let (probed, released) = (weak.clone(), Arc::new(Mutex::new(released)));
         let probing = std::thread::spawn(move || {
-            probe_by(&probed, &Pauses::default(), |_, _| {
-                let _ = (began.send(()), released.recv());
+            probe_by(&probed, &Pauses::default(), move |_, id| {
+                let _ = (began.send(id), lock(&released).recv());
                 false
             });
         });
-        let start = Instant::now();
-        while begins.try_recv().is_err() {
-            // The thread of the file system may be faster, and forgives it.
-            targets.failed(TargetId(3), &io::Error::other("a bad block"));
+        let (start, mut begun) = (Instant::now(), BTreeSet::new());
+        while begun.len() < 2 {
+            begun.extend(begins.try_iter());
+            // The thread of the file system may be faster, and forgives them.
+            [2, 3].into_iter().for_each(|id| targets.failed(TargetId(id), &io::Error::other("a bad block")));
             assert!(start.elapsed() < Duration::from_secs(60), "nothing is probed");
             std::thread::sleep(Duration::from_millis(20));
         }

@@ -115,8 +115,7 @@ impl FileSystem {
     /// When the metadata cannot be read.
     pub fn count_queued(&self) -> Result<usize> {
         let queue = self.engine()?.meta.repairs()?;
-        let free = |set: SetId| !self.leases.is_held(set) && !self.store.is_being_written(set);
-        Ok(queue.into_iter().filter(|(set, _)| free(*set)).count())
+        Ok(queue.into_iter().filter(|(set, _)| !self.is_busy(*set)).count())
     }
 
     /// Rebuilds or moves chunks: the positions that `which` returns for a set and its queued
@@ -191,6 +190,12 @@ impl FileSystem {
         }
     }
 
+    /// Whether the chunks of a set must stay where they are: somebody writes to it, or may, or has
+    /// to sync it. A repair leaves it in the queue.
+    pub(crate) fn is_busy(&self, set: SetId) -> bool {
+        self.store.is_being_written(set) || self.leases.is_held(set) || self.store.is_unsynced(set)
+    }
+
     fn repair_set(&self, found: &Degraded, done: &mut Repaired, shared: &Shared<'_>) -> Result<()> {
         let set = found.set;
         // A set without stripes has nothing to repair.
@@ -206,9 +211,8 @@ impl FileSystem {
             return Ok(());
         }
         let degraded = &Degraded { set, places, lost };
-        // A set that is being written stays in the queue. A set that is full or given up may still
-        // have uncommitted stripes, which are repaired, too.
-        if self.store.is_being_written(set) || self.leases.is_held(set) {
+        // A set that is full or given up may have uncommitted stripes, which are repaired, too.
+        if self.is_busy(set) {
             return Ok(());
         }
         let mut stripes: BTreeMap<RecordOffset, u32> = self.table.uncommitted_in(set);

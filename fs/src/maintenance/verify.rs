@@ -166,8 +166,12 @@ impl FileSystem {
             seen.insert(set);
             seen.retain(|&seen| seen.0 + SETS_IN_PROGRESS > set.0);
             let Some(from) = marks.from(set) else { return Ok(()) };
+            // Stripes may be committed later that are before those that are there now. The pin of
+            // one ends when the table has it.
+            let may_get_earlier =
+                self.leases.is_held(set) || self.store.is_pinned(set) || !self.table.uncommitted_in(set).is_empty();
             let Looked { damaged, end, whole } = self.verify_set_from(set, record, from, &mut found, control)?;
-            if !whole {
+            if !whole || may_get_earlier {
                 now.partly.insert(set, from);
             } else if !record.sealed {
                 now.partly.insert(set, end);
@@ -257,6 +261,11 @@ impl FileSystem {
                         (BlockState::Sound, _) => {}
                         // The error says nothing about the block, and a target that rejoins needs
                         // no repair. But a block that a disk cannot read is damaged.
+                        // It was not read, as its target hung.
+                        (BlockState::Late, Some(id)) => {
+                            found.add_away(id, set, &state.to_string());
+                            away += 1;
+                        }
                         (BlockState::Unreachable(why), Some(id)) if self.is_away(id) => {
                             found.add_away(id, set, why);
                             away += 1;

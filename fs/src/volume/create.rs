@@ -44,6 +44,9 @@ pub struct Create {
     /// With fewer targets than the code has blocks, several blocks of a stripe go to one target,
     /// and are lost together.
     pub allow_sharing: bool,
+    /// The domains may be so few that one has more than m blocks of a stripe, and its loss loses
+    /// data.
+    pub allow_few_domains: bool,
     /// User data of the longest stripe, in bytes; None for the usual length, which is the most.
     pub stripe_bytes: Option<usize>,
     /// The torus that the servers are connected in.
@@ -78,6 +81,7 @@ impl Create {
             domains: Vec::new(),
             placement: Placement::default(),
             allow_sharing: false,
+            allow_few_domains: false,
             stripe_bytes: None,
             torus: None,
             places: Arc::new(Directories),
@@ -141,7 +145,7 @@ impl Create {
         if let Some(InTorus { torus, at }) = &self.torus {
             label.set_torus(Some(torus.clone()), at, &*self.places)?;
         }
-        if !self.allow_sharing {
+        if !self.allow_few_domains {
             enough_domains(&label, shape)?;
         }
         // Check that the directory can be written before anything is changed elsewhere.
@@ -193,8 +197,8 @@ fn enough_domains(label: &Label, shape: ec::Shape) -> Result<()> {
         return Ok(());
     }
     Err(Error::Invalid(format!(
-        "the targets are in {} domains, which can take {taken} of the {} blocks of {}, {} each; with --allow-sharing \
-         one takes more, and its loss loses data",
+        "the targets are in {} domains, which can take {taken} of the {} blocks of {}, {} each; with \
+         --allow-few-domains one takes more, and its loss loses data",
         domains.len(),
         shape.blocks(),
         label.code,

@@ -54,6 +54,10 @@ impl Target for Slow {
         self.inner.list()
     }
 
+    fn list_metadata(&self) -> io::Result<Vec<(TargetFile, u64)>> {
+        self.inner.list_metadata()
+    }
+
     fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
         self.inner.claim(ask)
     }

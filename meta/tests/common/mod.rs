@@ -216,6 +216,10 @@ impl Target for Flaky {
         Ok(self.files.lock().unwrap().iter().map(|(&name, file)| (name, file.now.len() as u64)).collect())
     }
 
+    fn list_metadata(&self) -> io::Result<Vec<(TargetFile, u64)>> {
+        Ok(self.list()?.into_iter().filter(|(file, _)| file.is_metadata()).collect())
+    }
+
     fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
         self.alive()?;
         self.claims.claim(ask)

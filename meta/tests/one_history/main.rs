@@ -311,6 +311,10 @@ impl Target for ReadEarlier {
         self.0.list()
     }
 
+    fn list_metadata(&self) -> io::Result<Vec<(TargetFile, u64)>> {
+        self.0.list_metadata()
+    }
+
     fn space(&self) -> io::Result<Space> {
         self.0.space()
     }

@@ -169,11 +169,12 @@ impl<'a> StripeAt<'a> {
         if self.fresh { None } else { self.targets.headers.get(&self.key(position)) }
     }
 
-    /// Splits positions into those that are read at once and those whose targets hang: each read of
-    /// them would wait for the deadline, so they are read only where nothing else will do.
+    /// Splits positions into those that are read at once and those whose targets hang, with all
+    /// their threads: each read of them would wait for the deadline, so they are read only where
+    /// nothing else will do.
     pub fn by_haste(&self, positions: impl IntoIterator<Item = usize>) -> (Vec<usize>, Vec<usize>) {
-        let hangs = |position: &usize| self.layout.places[*position].is_some_and(|id| self.targets.hangs(id));
-        positions.into_iter().partition(|position| !hangs(position))
+        let is_stuck = |position: &usize| self.layout.places[*position].is_some_and(|id| self.targets.is_stuck(id));
+        positions.into_iter().partition(|position| !is_stuck(position))
     }
 
     /// Reads the same whole granules of several blocks at the same time.

@@ -28,8 +28,7 @@ pub fn verify_stripe(targets: &Targets, layout: &SetLayout, record: RecordOffset
     let sound: Vec<usize> = found.iter().filter(|(_, block)| block.is_ok()).map(|(&position, _)| position).collect();
     let others: Vec<usize> = (0..layout.places.len()).filter(|position| !sound.contains(position)).collect();
     if code.repair(&others, &sound).is_ok() {
-        let unread = || Err(BlockState::Unreachable("it does not answer".into()));
-        found.extend(hanging.into_iter().map(|position| (position, unread())));
+        found.extend(hanging.into_iter().map(|position| (position, Err(BlockState::Late))));
     } else {
         found.extend(stripe.granules(&hanging, &(0..length)));
     }

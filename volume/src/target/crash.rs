@@ -246,6 +246,10 @@ impl Target for Crash {
         Ok(files.into_iter().collect())
     }
 
+    fn list_metadata(&self) -> io::Result<Vec<(TargetFile, u64)>> {
+        Ok(self.list()?.into_iter().filter(|(file, _)| file.is_metadata()).collect())
+    }
+
     fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
         let state = self.inner.claim(ask)?;
         let mut own = lock(&self.own);

@@ -188,6 +188,11 @@ impl Target for Faulty {
         self.inner.list()
     }
 
+    fn list_metadata(&self) -> io::Result<Vec<(TargetFile, u64)>> {
+        self.pass()?;
+        self.inner.list_metadata()
+    }
+
     /// A full target takes claims: their space is there from the beginning.
     fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
         if self.pass()?.unsynced && *ask != ClaimRequest::Read {

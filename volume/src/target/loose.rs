@@ -71,6 +71,10 @@ impl Target for Loose {
         self.0.iter().map(|(&file, path)| Ok((file, path.metadata()?.len()))).collect()
     }
 
+    fn list_metadata(&self) -> io::Result<Vec<(TargetFile, u64)>> {
+        Ok(self.list()?.into_iter().filter(|(file, _)| file.is_metadata()).collect())
+    }
+
     fn claim(&self, _: &ClaimRequest) -> io::Result<ClaimState> {
         read_only()
     }

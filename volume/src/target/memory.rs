@@ -186,6 +186,10 @@ impl Target for Memory {
         Ok(self.content().files.iter().map(|(&file, bytes)| (file, bytes.len() as u64)).collect())
     }
 
+    fn list_metadata(&self) -> io::Result<Vec<(TargetFile, u64)>> {
+        Ok(self.list()?.into_iter().filter(|(file, _)| file.is_metadata()).collect())
+    }
+
     fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
         let mut own = self.own();
         let seat = &mut self.content().seat;

@@ -83,11 +83,7 @@ pub trait Target: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// If they cannot be listed.
-    fn list_metadata(&self) -> io::Result<Vec<(TargetFile, u64)>> {
-        let mut files = self.list()?;
-        files.retain(|(file, _)| file.is_metadata());
-        Ok(files)
-    }
+    fn list_metadata(&self) -> io::Result<Vec<(TargetFile, u64)>>;
 
     /// Reads, takes, renews or releases the claim, which says who may change the volume on this
     /// target. When this returns, a new claim is durable, also on a target that is full.

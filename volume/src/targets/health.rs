@@ -99,6 +99,11 @@ impl Targets {
         self.entry(id).is_some_and(|entry| entry.pool.hangs())
     }
 
+    /// Whether all threads of a target run operations that were given up: it answers nobody.
+    pub fn is_stuck(&self, id: TargetId) -> bool {
+        self.entry(id).is_some_and(|entry| entry.pool.is_stuck())
+    }
+
     /// Operations that wait for a target or run on it, of this process.
     pub fn queued(&self, id: TargetId) -> usize {
         self.entry(id).map_or(0, |entry| entry.pool.queued())

@@ -10,10 +10,12 @@ use plan::TargetId;
 use std::io;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The number of threads, and of tasks that may wait for one.
 const WORKERS: usize = 2;
+/// How long a task may wait for a thread: both may be on targets that hang.
+const BEGINS_WITHIN: Duration = Duration::from_millis(100);
 
 type Task = Box<dyn FnOnce() + Send>;
 
@@ -24,6 +26,8 @@ pub(super) struct Workers(OnceLock<SyncSender<Task>>);
 /// The progress of a worker.
 #[derive(Debug)]
 struct Progress<T> {
+    /// A worker took the task.
+    begun: bool,
     /// An operation runs, on the target behind those that are done.
     running: bool,
     done: Vec<io::Result<T>>,
@@ -90,7 +94,7 @@ impl Targets {
         operation: &Arc<impl Fn(K, &dyn Target) -> io::Result<T> + Send + Sync + 'static>,
     ) -> Vec<io::Result<T>> {
         let done = Vec::with_capacity(steps.len());
-        let progress = Progress { running: false, done, finished: false, abandoned: false };
+        let progress = Progress { begun: false, running: false, done, finished: false, abandoned: false };
         let shared = Arc::new((Mutex::new(progress), Condvar::new()));
         let entries: Vec<Arc<Entry>> = steps.iter().map(|(_, entry)| entry.clone()).collect();
         let (its, operation) = (shared.clone(), operation.clone());
@@ -102,7 +106,7 @@ impl Targets {
                     if progress.abandoned {
                         return;
                     }
-                    progress.running = true;
+                    (progress.begun, progress.running) = (true, true);
                 }
                 let metering = entry.meter.begin();
                 let result = caught(|| operation(key, &*entry.target));
@@ -127,7 +131,8 @@ impl Targets {
         let (progress, finished) = &*shared;
         let mut progress = lock(progress);
         while !progress.finished {
-            let left = self.deadline.saturating_sub(begun.elapsed());
+            let limit = if progress.begun { self.deadline } else { BEGINS_WITHIN.min(self.deadline) };
+            let left = limit.saturating_sub(begun.elapsed());
             if left.is_zero() {
                 progress.abandoned = true;
                 if progress.running {
@@ -147,7 +152,6 @@ mod tests {
     use super::*;
     use crate::target::Memory;
     use std::sync::mpsc::channel;
-    use std::time::Duration;
 
     #[test]
     fn a_worker_outlives_an_operation_that_panics() {
@@ -193,5 +197,36 @@ mod tests {
             std::thread::yield_now();
         }
         assert!(targets.is_healthy(TargetId(1)));
+    }
+
+    #[test]
+    fn no_task_waits_for_workers_that_hang() {
+        let targets = Arc::new(Targets::with_deadline(Duration::from_secs(300)));
+        let places: Vec<(usize, TargetId)> = (0..3).map(|number| (number, TargetId(number as u16))).collect();
+        places.iter().for_each(|&(_, id)| targets.add(id, Arc::new(Memory::default())));
+        let (release, held) = channel::<()>();
+        let held = Arc::new(Mutex::new(held));
+        let (began, begins) = channel();
+        let hanging: Vec<_> = (0..WORKERS)
+            .map(|_| {
+                let (targets, held, began) = (targets.clone(), held.clone(), began.clone());
+                std::thread::spawn(move || {
+                    let hang = move |_: usize, _: &dyn Target| {
+                        let _ = (began.send(()), lock(&held).recv());
+                        Ok(())
+                    };
+                    targets.one_by_one(&[(0, TargetId(2))], hang);
+                })
+            })
+            .collect();
+        // One of them holds the other up, and both their workers.
+        begins.recv().unwrap();
+        begins.recv().unwrap();
+        for _ in 0..4 {
+            let done = targets.one_by_one(&places[..2], |_, _| Ok(()));
+            assert!(done.iter().all(|(.., result)| result.is_ok()));
+        }
+        drop(release);
+        hanging.into_iter().for_each(|thread| thread.join().unwrap());
     }
 }

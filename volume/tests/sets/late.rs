@@ -228,6 +228,10 @@ impl Target for Remote {
         self.0.list()
     }
 
+    fn list_metadata(&self) -> io::Result<Vec<(TargetFile, u64)>> {
+        self.0.list_metadata()
+    }
+
     fn claim(&self, ask: &volume::target::ClaimRequest) -> io::Result<volume::target::ClaimState> {
         self.0.claim(ask)
     }

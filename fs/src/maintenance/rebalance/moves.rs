@@ -16,7 +16,7 @@ impl FileSystem {
         let is_there = |id| targets.get(id).is_some() && targets.error(id).is_none() && !targets.hangs(id);
         let whole = record.places.iter().all(|place| place.is_some_and(is_there));
         let has_data = u64::from(record.length) > CHUNK_HEADER_BYTES as u64;
-        record.sealed && has_data && whole && !self.store.is_being_written(set) && !self.leases.is_held(set)
+        record.sealed && has_data && whole && !self.is_busy(set)
     }
 
     /// Moves chunks of a set, as far as the set is still as it was when that was planned. Returns

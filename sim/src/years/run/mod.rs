@@ -370,7 +370,7 @@ impl<'a> Run<'a> {
             }
         }
         // The queue knows of them from here on.
-        self.members.handle_repair(&out, true, self.time());
+        self.members.handle_repair(&out, self.time(), true, self.time());
         self.plan_repairs();
     }
 }

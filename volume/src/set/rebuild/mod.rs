@@ -88,7 +88,7 @@ impl RebuildOrder<'_> {
     /// process fails, does only a part, or finds no witness where one may exist: it may reach fewer
     /// targets than this process.
     fn delegate(&self, targets: &Targets) -> Option<RebuildReport> {
-        let sound = |id: &TargetId| targets.error(*id).is_none();
+        let sound = |id: &TargetId| targets.error(*id).is_none() && !targets.hangs(*id);
         let first = targets.get(self.wanted.iter().map(|&(_, id)| id).next().filter(sound)?)?;
         let master = first.owner()?.master;
         let address = |id: TargetId| Some(targets.get(id)?.owner()?.address.to_string());
@@ -208,7 +208,7 @@ fn on_each(
 /// When the set was created, according to its chunks.
 fn created(targets: &Targets, layout: &SetLayout) -> Timestamp {
     let mut batch = Batch::new();
-    for (position, id) in Position::placed(&layout.places).filter(|(_, id)| !targets.hangs(*id)) {
+    for (position, id) in Position::placed(&layout.places).filter(|(_, id)| !targets.is_stuck(*id)) {
         let (volume, file) = (layout.volume, layout.file(position));
         batch.run(targets, position, id, move |target| {
             let mut bytes = vec![0; CHUNK_HEADER_BYTES];

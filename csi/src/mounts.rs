@@ -1,0 +1,110 @@
+//! The mount of the Weft volume, and bind mounts of directories in it.
+
+use crate::volumes::is_same;
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags, mount_bind, mount_remount, unmount};
+use std::ffi::OsString;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use tonic::Status;
+
+/// The mount of the Weft volume, which all persistent volumes of this machine share.
+pub struct WeftMount {
+    weft: PathBuf,
+    volume: OsString,
+    point: PathBuf,
+    /// Held while it is mounted.
+    mounting: Mutex<()>,
+}
+
+fn failed(what: &str, path: &Path, why: Errno) -> Status {
+    Status::internal(format!("cannot {what} {}: {why}", path.display()))
+}
+
+impl WeftMount {
+    pub fn new(weft: PathBuf, volume: OsString, point: PathBuf) -> Self {
+        Self { weft, volume, point, mounting: Mutex::default() }
+    }
+
+    /// Its directory. It is mounted if it is not, or if its process died.
+    ///
+    /// # Errors
+    /// `UNAVAILABLE` when it cannot be mounted.
+    pub fn point(&self) -> Result<&Path, Status> {
+        let _one_at_a_time = self.mounting.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_there = match fs::metadata(&self.point) {
+            Ok(data) => fs::metadata(self.point.join("..")).is_ok_and(|above| above.dev() != data.dev()),
+            Err(why) if why.kind() == ErrorKind::NotFound => false,
+            Err(why) => {
+                eprintln!("weft-csi: the mount at {} is gone ({why}): it is mounted again", self.point.display());
+                let _ = unmount(&self.point, UnmountFlags::DETACH);
+                false
+            }
+        };
+        if !is_there {
+            self.mount()?;
+        }
+        Ok(&self.point)
+    }
+
+    fn mount(&self) -> Result<(), Status> {
+        let unavailable = |why: String| Status::unavailable(format!("cannot mount {:?}: {why}", self.volume));
+        fs::create_dir_all(&self.point).map_err(|why| unavailable(why.to_string()))?;
+        let mut command = Command::new(&self.weft);
+        command.arg("mount").arg(&self.volume).arg(&self.point).stdin(Stdio::null());
+        let done = command.output().map_err(|why| unavailable(format!("{}: {why}", self.weft.display())))?;
+        match done.status.success() {
+            true => Ok(()),
+            false => Err(unavailable(String::from_utf8_lossy(&done.stderr).trim().to_owned())),
+        }
+    }
+}
+
+/// Makes a directory appear at another path, too, which is created. If it does already, that is
+/// enough.
+///
+/// # Errors
+/// When it cannot be mounted there.
+pub fn publish(source: &Path, target: &Path, read_only: bool) -> Result<(), Status> {
+    let mut created = fs::create_dir(target);
+    if fs::metadata(target).is_err_and(|why| why.kind() != ErrorKind::NotFound) {
+        // The process behind an earlier mount died.
+        let _ = unmount(target, UnmountFlags::DETACH);
+        created = Ok(());
+    }
+    match created {
+        Ok(()) => {}
+        Err(why) if why.kind() == ErrorKind::AlreadyExists => {}
+        Err(why) => return Err(Status::internal(format!("cannot create {}: {why}", target.display()))),
+    }
+    if !is_same(source, target).unwrap_or(false) {
+        mount_bind(source, target).map_err(|why| failed("mount at", target, why))?;
+    }
+    let flags = MountFlags::BIND | if read_only { MountFlags::RDONLY } else { MountFlags::empty() };
+    mount_remount(target, flags, "").map_err(|why| failed("set the options of", target, why))
+}
+
+/// Ends what is mounted at a path, and removes its directory. If nothing is there, that is enough.
+///
+/// # Errors
+/// When it is in use.
+pub fn unpublish(target: &Path) -> Result<(), Status> {
+    loop {
+        match unmount(target, UnmountFlags::empty()) {
+            Ok(()) => {}
+            // It is no mount.
+            Err(Errno::INVAL | Errno::NOENT) => break,
+            Err(why) => return Err(failed("unmount", target, why)),
+        }
+    }
+    match fs::remove_dir(target) {
+        Err(why) if why.kind() != ErrorKind::NotFound => {
+            Err(Status::internal(format!("cannot remove {}: {why}", target.display())))
+        }
+        _ => Ok(()),
+    }
+}
