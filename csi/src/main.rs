@@ -33,8 +33,8 @@ use tonic::transport::Server;
   weft-csi --endpoint unix:///csi/csi.sock --node worker1 \\
       --volume weft://10.0.0.1:7600,10.0.0.2:7600/films
 
-Environment variables are passed on to weft mount: WEFT_IDENTITY, WEFT_OPTIONS and others configure it. docs/kubernetes.md \
-has manifests, and says what happens to mounts when the driver's pod ends."
+Environment variables are passed on to weft mount: WEFT_IDENTITY, WEFT_OPTIONS and others configure it. \
+docs/kubernetes.md has manifests, and says what happens to mounts when the driver's pod ends."
 )]
 struct Arguments {
     /// The socket to serve
