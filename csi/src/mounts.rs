@@ -1,6 +1,7 @@
 //! The mount of the Weft volume, and bind mounts of directories in it.
 
 use crate::volumes::is_same;
+use rustix::fs::statvfs;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount_bind, mount_remount, unmount};
 use std::ffi::OsString;
@@ -36,15 +37,13 @@ impl WeftMount {
     /// `UNAVAILABLE` when it cannot be mounted.
     pub fn point(&self) -> Result<&Path, Status> {
         let _one_at_a_time = self.mounting.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_there = match fs::metadata(&self.point) {
-            Ok(data) => fs::metadata(self.point.join("..")).is_ok_and(|above| above.dev() != data.dev()),
-            Err(why) if why.kind() == ErrorKind::NotFound => false,
-            Err(why) => {
-                eprintln!("weft-csi: the mount at {} is gone ({why}): it is mounted again", self.point.display());
-                let _ = unmount(&self.point, UnmountFlags::DETACH);
-                false
-            }
-        };
+        let device = |path: &Path| fs::metadata(path).map(|data| data.dev());
+        if is_dead(&self.point) {
+            eprintln!("weft-csi: the mount at {} has no process: it is mounted again", self.point.display());
+            let _ = unmount(&self.point, UnmountFlags::DETACH);
+        }
+        let above = self.point.join("..");
+        let is_there = device(&self.point).is_ok_and(|own| device(&above).is_ok_and(|above| above != own));
         if !is_there {
             self.mount()?;
         }
@@ -64,6 +63,12 @@ impl WeftMount {
     }
 }
 
+/// Whether something is mounted whose process died. The kernel may still know attributes, so the
+/// file system itself is asked.
+fn is_dead(path: &Path) -> bool {
+    matches!(statvfs(path), Err(Errno::NOTCONN))
+}
+
 /// Makes a directory appear at another path, too, which is created. If it does already, that is
 /// enough.
 ///
@@ -71,8 +76,7 @@ impl WeftMount {
 /// When it cannot be mounted there.
 pub fn publish(source: &Path, target: &Path, read_only: bool) -> Result<(), Status> {
     let mut created = fs::create_dir(target);
-    if fs::metadata(target).is_err_and(|why| why.kind() != ErrorKind::NotFound) {
-        // The process behind an earlier mount died.
+    if is_dead(target) {
         let _ = unmount(target, UnmountFlags::DETACH);
         created = Ok(());
     }
@@ -84,7 +88,9 @@ pub fn publish(source: &Path, target: &Path, read_only: bool) -> Result<(), Stat
     if !is_same(source, target).unwrap_or(false) {
         mount_bind(source, target).map_err(|why| failed("mount at", target, why))?;
     }
-    let flags = MountFlags::BIND | if read_only { MountFlags::RDONLY } else { MountFlags::empty() };
+    // A change of options sets all of them.
+    let always = MountFlags::BIND | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOATIME;
+    let flags = if read_only { always | MountFlags::RDONLY } else { always };
     mount_remount(target, flags, "").map_err(|why| failed("set the options of", target, why))
 }
 
