@@ -1,9 +1,9 @@
 #!/bin/sh
 # RUSTC_WRAPPER of the tests' build with assertions: with-assertions.sh RUSTC ARGUMENT..
 # Only tests run what has assertions. Without optimisation across codegen units, and without a copy
-# of its MIR, it compiles in two thirds of the time. The tests themselves are not optimised, which
-# takes a quarter of the time again; what they test is, and so are tests that compute much, and those
-# inside of crates whose faults lose data. All else is compiled as users do it.
+# of its MIR, it compiles in two thirds of the time. The tests themselves are not optimised; what
+# they test is, and so are tests that compute much, and those inside of crates whose faults lose
+# data. All else is compiled as users do it.
 case " $* " in
 *" debug-assertions=on "*) ;;
 *) exec "$@" ;;

@@ -111,6 +111,9 @@ impl Volumes {
     }
 
     /// Deletes a volume. Its files are removed later. One that is gone is no error.
+    ///
+    /// # Errors
+    /// When its directory cannot be renamed.
     pub fn delete(&self, id: &str) -> Result<(), Status> {
         if !is_plain(id) {
             return Ok(());
