@@ -1,5 +1,6 @@
 //! Locks with a rank. A thread takes them from low ranks to high ones, so that no two threads wait
-//! for each other. Builds with debug assertions check that; others have plain locks.
+//! for each other. That is checked where the environment has `WEFT_CHECK_LOCKS`, as in all tests,
+//! and in builds with debug assertions. Elsewhere it costs a branch.
 //!
 //! There are two kinds. A *turn* is for work that only one thread may do at a time, however long it
 //! takes: its holder may wait for a server or a target. All others are held for moments only. A
@@ -247,65 +248,66 @@ impl<G: DerefMut, R> DerefMut for RwGuard<G, R> {
     }
 }
 
-/// Notes that this thread holds a lock of a rank.
+/// Notes that this thread holds a lock of a rank, where that is checked.
 struct Held<R> {
-    #[cfg(debug_assertions)]
-    note: notes::Note,
+    note: Option<notes::Note>,
     rank: PhantomData<fn() -> R>,
 }
 
 impl<R: Rank> Held<R> {
     fn new(key: Option<u64>) -> Self {
         let held = Self::unchecked(key);
-        #[cfg(debug_assertions)]
-        notes::check(held.note);
+        held.note.iter().for_each(|note| notes::check(*note));
         held
     }
 
-    #[cfg_attr(not(debug_assertions), allow(unused_variables, reason = "the key is for the check"))]
     fn unchecked(key: Option<u64>) -> Self {
-        let held = Self {
-            #[cfg(debug_assertions)]
-            note: notes::Note { order: R::ORDER, key, name: R::NAME },
-            rank: PhantomData,
-        };
-        #[cfg(debug_assertions)]
-        notes::add(held.note);
-        held
+        let note = notes::are_kept().then_some(notes::Note { order: R::ORDER, key, name: R::NAME });
+        note.iter().for_each(|note| notes::add(*note));
+        Self { note, rank: PhantomData }
     }
 
     /// Checks before a wait that others may need no lock of this thread meanwhile.
     fn assert_others_are_turns(&self) {
-        #[cfg(debug_assertions)]
-        notes::assert_none_is_brief(Some(self.note), R::NAME);
+        if self.note.is_some() {
+            notes::assert_none_is_brief(self.note, R::NAME);
+        }
     }
 }
 
 impl<R> Drop for Held<R> {
     fn drop(&mut self) {
-        #[cfg(debug_assertions)]
-        notes::remove(self.note);
+        self.note.iter().for_each(|note| notes::remove(*note));
     }
 }
 
 /// Answers a request of this process as another one would: locks of the caller do not count.
 pub fn as_another_process<T>(answer: impl FnOnce() -> T) -> T {
-    #[cfg(debug_assertions)]
-    let _set_aside = notes::SetAside::new();
+    let _set_aside = notes::are_kept().then(notes::SetAside::new);
     answer()
 }
 
-/// Called before a request to a server or a target. With debug assertions it panics if this thread
-/// holds a ranked lock that is no turn.
+/// Called before a request to a server or a target. Where ranks are checked, it panics if this
+/// thread holds a ranked lock that is no turn.
 pub fn assert_only_turns() {
-    #[cfg(debug_assertions)]
-    notes::assert_none_is_brief(None, "a server or a target");
+    if notes::are_kept() {
+        notes::assert_none_is_brief(None, "a server or a target");
+    }
 }
 
-#[cfg(debug_assertions)]
 mod notes {
     use super::FIRST_BRIEF;
     use std::cell::RefCell;
+    use std::sync::LazyLock;
+
+    static ARE_KEPT: LazyLock<bool> = LazyLock::new(|| {
+        cfg!(any(test, debug_assertions)) || std::env::var_os("WEFT_CHECK_LOCKS").is_some_and(|set| !set.is_empty())
+    });
+
+    /// Whether this process checks ranks. It does so from its first lock on, or never.
+    pub fn are_kept() -> bool {
+        *ARE_KEPT
+    }
 
     /// A lock that this thread holds.
     #[derive(Clone, Copy, PartialEq, Eq)]
@@ -382,16 +384,12 @@ mod tests {
         High = FIRST_BRIEF + 1;
     }
 
-    /// What a build with debug assertions says about this; empty when it is allowed.
+    /// What the check says about this; empty when it is allowed.
     fn complaint(work: impl FnOnce()) -> String {
         let failed = catch_unwind(AssertUnwindSafe(work)).err();
         // The locks are released.
         assert_only_turns();
         failed.map_or(String::new(), |why| *why.downcast::<String>().unwrap())
-    }
-
-    fn is_checked(complaint: &str, expected: &str) {
-        assert_eq!(complaint, if cfg!(debug_assertions) { expected } else { "" });
     }
 
     #[test]
@@ -410,12 +408,10 @@ mod tests {
         );
         let name = "volume::ranked::tests";
         let expected = format!("{name}::Low (rank 100) is locked under {name}::High (rank 101)");
-        is_checked(&complaint(|| drop((high.read(), low.lock()))), &expected);
-        is_checked(&complaint(|| drop((high.write(), low.lock_sound().is_ok()))), &expected);
+        assert_eq!(complaint(|| drop((high.read(), low.lock()))), expected);
+        assert_eq!(complaint(|| drop((high.write(), low.lock_sound().is_ok()))), expected);
         let expected = format!("{name}::High (rank 101) is locked under {name}::High (rank 101)");
-        if cfg!(debug_assertions) {
-            is_checked(&complaint(|| drop((high.read(), high.read()))), &expected);
-        }
+        assert_eq!(complaint(|| drop((high.read(), high.read()))), expected);
         // After a panic they are as before.
         assert_eq!((*low.lock(), *high.read()), (1, 2));
     }
@@ -425,8 +421,8 @@ mod tests {
         let files = [1, 2].map(|_| Ranked::<(), Turn>::default());
         assert_eq!(complaint(|| drop((files[0].lock_by(1), files[1].lock_by(2)))), "");
         let expected = "volume::ranked::tests::Turn (rank 1) is locked under volume::ranked::tests::Turn (rank 1)";
-        is_checked(&complaint(|| drop((files[1].lock_by(2), files[0].lock_by(1)))), expected);
-        is_checked(&complaint(|| drop((files[1].lock(), files[0].lock()))), expected);
+        assert_eq!(complaint(|| drop((files[1].lock_by(2), files[0].lock_by(1)))), expected);
+        assert_eq!(complaint(|| drop((files[1].lock(), files[0].lock()))), expected);
     }
 
     #[test]
@@ -434,7 +430,7 @@ mod tests {
         let (turn, low) = (Ranked::<(), Turn>::default(), Ranked::<(), Low>::default());
         assert_eq!(complaint(|| (turn.lock(), assert_only_turns()).1), "");
         let expected = "a thread waits for a server or a target under volume::ranked::tests::Low (rank 100)";
-        is_checked(&complaint(|| (low.lock(), assert_only_turns()).1), expected);
+        assert_eq!(complaint(|| (low.lock(), assert_only_turns()).1), expected);
     }
 
     #[test]
@@ -450,10 +446,8 @@ mod tests {
             let _turn = turn.lock();
             assert_eq!(*low.lock().wait_while(&signal, |number| *number == 0), 7);
         });
-        if cfg!(debug_assertions) {
-            let expected = "a thread waits for volume::ranked::tests::High under volume::ranked::tests::Low (rank 100)";
-            is_checked(&complaint(|| drop((low.lock(), high.lock().wait(&signal)))), expected);
-        }
+        let expected = "a thread waits for volume::ranked::tests::High under volume::ranked::tests::Low (rank 100)";
+        assert_eq!(complaint(|| drop((low.lock(), high.lock().wait(&signal)))), expected);
         drop(low.lock().wait_timeout(&signal, Duration::from_millis(1)));
     }
 
@@ -469,14 +463,5 @@ mod tests {
         assert_eq!((low.lock_sound().map_err(|held| *held).err(), *low.lock()), (Some(1), 1));
         assert_eq!(high.read_sound().map_err(|held| *held).err(), Some(2));
         assert_eq!(high.write_sound().map_err(|held| *held).err(), Some(2));
-    }
-
-    #[test]
-    fn they_cost_nothing_without_the_check() {
-        let plain = size_of::<MutexGuard<'_, u64>>();
-        assert_eq!(size_of::<Ranked<u64, Low>>(), size_of::<Mutex<u64>>());
-        if !cfg!(debug_assertions) {
-            assert_eq!(size_of::<Guard<'_, u64, Low>>(), plain);
-        }
     }
 }

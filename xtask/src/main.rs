@@ -109,9 +109,7 @@ fn main() -> ExitCode {
         ["failover-clients", ref rest @ ..] => failover::clients::run(rest),
         ["torture", ref rest @ ..] => torture::run(&root(), rest),
         ["simulate", ref rest @ ..] => simulate::run(&root(), rest),
-        ["model", ref rest @ ..] => {
-            cargo(&[&["run", "--release", "-p", "model", "--"], rest].concat(), &suite::with_assertions())
-        }
+        ["model", ref rest @ ..] => cargo(&[&["run", "--release", "-p", "model", "--"], rest].concat(), &[]),
         ["torture-writers", ref rest @ ..] => torture::writers::run(rest),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
@@ -165,7 +163,7 @@ fn cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), String>
     if status.success() { Ok(()) } else { Err(format!("cargo {} failed", arguments.join(" "))) }
 }
 
-/// All checks that need no test to run. What is compiled with assertions only is looked at, too.
+/// All checks that need no test to run.
 fn check() -> Result<(), String> {
     let root = root();
     cargo(&["fmt", "--all", "--check"], &[])?;
@@ -183,9 +181,9 @@ fn check() -> Result<(), String> {
         "-D",
         "warnings",
     ];
-    cargo(&lints, &suite::ASSERTIONS)?;
+    cargo(&lints, &[])?;
     let documents = ["doc", "--workspace", "--release", "--no-deps", "--document-private-items"];
-    cargo(&documents, &[&suite::ASSERTIONS[..], &[("RUSTDOCFLAGS", "-D warnings")]].concat())?;
+    cargo(&documents, &[("RUSTDOCFLAGS", "-D warnings")])?;
     // What others can use is complete without the workspace. Their own builds are those above.
     let package = ["package", "--offline", "--no-verify", "--allow-dirty", "--quiet"];
     cargo(&[&package[..], &["-p", "weft-gf", "-p", "weft-ec"]].concat(), &[])?;
@@ -198,11 +196,11 @@ fn check() -> Result<(), String> {
     Ok(())
 }
 
-/// The libraries: not the programs, whose tests run them as users do.
-const LIBRARIES: [&str; 6] = ["--release", "--workspace", "--exclude", "cli", "--exclude", "weft-mpi"];
-/// The kernels are as users run them in every build but one.
-const NO_KERNELS: [&str; 2] = ["--exclude", "weft-gf"];
-/// The kernels' own tests: with assertions, and little optimised, or compiling them takes minutes.
+/// Everything that is tested; `weft-mpi` is added where MPI is.
+const ALL: [&str; 5] = ["--release", "--workspace", "--tests", "--exclude", "weft-mpi"];
+const ALL_WITH_MPI: [&str; 5] = ["--release", "--workspace", "--tests", "--features", "weft-mpi/mpi"];
+/// The kernels' own tests once more: with assertions, and little optimised, or compiling them takes
+/// minutes. All others run the kernels that users run.
 const KERNELS_WITH_ASSERTIONS: [&str; 9] = [
     "--release",
     "-p",
@@ -214,33 +212,6 @@ const KERNELS_WITH_ASSERTIONS: [&str; 9] = [
     "--config",
     "profile.release.package.weft-gf.opt-level=1",
 ];
-/// Crates whose faults lose data: their tests run in exactly what users run, too. The library for
-/// Python has no tests in Rust; with it among them, what it shares with them is compiled once.
-const AS_USERS_RUN: [&str; 15] = [
-    "--release",
-    "--test",
-    "*",
-    "-p",
-    "weft-gf",
-    "-p",
-    "volume",
-    "-p",
-    "fs",
-    "-p",
-    "cluster",
-    "-p",
-    "cli",
-    "-p",
-    "weft-python",
-];
-/// The tests inside a crate are a build of it that no user has, so those of most crates run with
-/// assertions alone. These run whole clusters, or have no other run. The packages have the same
-/// features as above, so no dependency is compiled again.
-const INSIDE_AS_USERS_RUN: [&str; 8] = ["--release", "--lib", "-p", "cluster", "-p", "cli", "-p", "weft-python"];
-const MPI: [&str; 2] = ["-p", "weft-mpi"];
-const WITH_MPI: [&str; 2] = ["--features", "weft-mpi/mpi"];
-/// Most tests wait for others, so there are more of them at a time than processors.
-const THREADS: (&str, &str) = ("RUST_TEST_THREADS", "4");
 
 /// Every test. Optional parts (peers, MPI, fuzzing, mounts) are used if they are available, and
 /// named if they are not.
@@ -250,50 +221,33 @@ fn test() -> Result<(), String> {
     let peers = steps.time("peers", build_peers)?;
     let mut skipped: Vec<String> =
         peers.into_iter().map(|(peer, why)| format!("comparison with {peer} ({why})")).collect();
-    let with_assertions = suite::with_assertions();
-    let compile = |arguments: &[&str]| suite::build(&root, arguments, &with_assertions, true);
-    let mut programs = steps.time("compiling, with assertions", || {
-        std::thread::scope(|scope| {
-            // What comes from elsewhere comes meanwhile. The step that needs it says what did not.
-            scope.spawn(|| python::prepare(&root));
-            compile(&[&LIBRARIES[..], &NO_KERNELS[..]].concat())
-        })
-    })?;
-    programs.extend(steps.time("compiling the kernels, with assertions", || compile(&KERNELS_WITH_ASSERTIONS))?);
-    let look = mir::environment();
-    let no_look = mir::not_needed().map(|why| format!("looking for values that are freed twice ({why})"));
-    skipped.extend(no_look);
+    let must_look = mir::not_needed();
     let mpi = mpi::ready();
-    let as_users_run = [&AS_USERS_RUN[..], &MPI[..], if mpi.is_ok() { WITH_MPI.as_slice() } else { &[] }].concat();
+    let all = if mpi.is_ok() { ALL_WITH_MPI } else { ALL };
     skipped.extend(mpi.err().map(|why| format!("weft-mpi, the archive encoder under MPI ({why})")));
     // Most tests wait for servers and disks, and leave the processors to the compiler.
     let at_once = suite::processors() + 1;
-    let (programs, checked) = steps.time("tests, with assertions, while compiling as users do", || {
+    let tested = steps.time("compiling, and tests", || {
         std::thread::scope(|scope| {
-            let built = scope.spawn(|| {
-                let mut programs = suite::build(&root, &as_users_run, look.as_slice(), false)?;
-                programs.extend(suite::build(&root, &INSIDE_AS_USERS_RUN, look.as_slice(), false)?);
-                // The library that Python loads. All below it is compiled by now.
-                cargo(&[&["build", "--lib"], &as_users_run[..]].concat(), look.as_slice())?;
-                Ok::<_, String>(programs)
-            });
-            let checked = suite::run(&root, programs, at_once, &[THREADS]);
-            (built.join().expect("it does not panic"), checked)
+            // What comes from elsewhere comes meanwhile. The step that needs it says what did not.
+            scope.spawn(|| python::prepare(&root));
+            // The library that Python loads. All below it is compiled by then.
+            let library = || cargo(&[&["build", "--lib"], &all[..]].concat(), &suite::as_users());
+            suite::build_and_run(&root, &[KERNELS_WITH_ASSERTIONS.to_vec(), all.to_vec()], at_once, library)
         })
     });
     let documented = steps
-        .time("tests in documentation", || cargo(&[&["test", "--doc"], &LIBRARIES[..]].concat(), &with_assertions));
-    let simulated = steps.time("simulation", || simulate::test(&root));
-    let programs = programs?;
+        .time("tests in documentation", || cargo(&["test", "--doc", "--release", "--workspace"], &suite::as_users()));
     let fuzzers = std::thread::scope(|scope| {
         // What comes now waits, too.
         let fuzzers = scope.spawn(|| fuzz::build(&root, "none", false));
-        let tests = || suite::run(&root, programs, at_once, &[THREADS]);
-        let ran = steps.time("tests, as users run, while compiling the fuzz targets", tests);
+        let simulated = steps.time("simulation, while compiling the fuzz targets", || simulate::test(&root));
         // All failures at once: a run takes many minutes.
-        checked.and(ran).and(documented).and(simulated)?;
-        if look.is_some() {
-            steps.time("looking for values that are freed twice", || look_at_mir(&root.join("target/release/deps")))?;
+        tested.and(documented).and(simulated)?;
+        match must_look {
+            Some(why) => skipped.push(format!("looking for values that are freed twice ({why})")),
+            None => steps
+                .time("looking for values that are freed twice", || look_at_mir(&root.join("target/release/deps")))?,
         }
         for (step, kind) in [("torture of a volume", None), ("torture of a cluster", Some("--cluster"))] {
             skipped.extend(steps.time(step, || optional("torture", torture_for_a_minute(kind)))?);

@@ -5,16 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The tests compile the program, so this compiles nothing again after them.
-const BUILD: [&str; 4] = ["test", "--no-run", "--test", "seeds"];
-
 /// Runs seeds.
 ///
 /// # Errors
 /// When a seed is wrong; the program has printed which one.
 pub fn run(root: &Path, arguments: &[&str]) -> Result<(), String> {
-    let libraries = [&BUILD[..], &crate::LIBRARIES[..], &crate::NO_KERNELS[..]].concat();
-    crate::cargo(&libraries, &suite::with_assertions())?;
+    crate::cargo(&["build", "--release", "-p", "simulate"], &[])?;
     start(&program(root), arguments)
 }
 
@@ -32,14 +28,13 @@ pub fn test(root: &Path) -> Result<(), String> {
     ended.into_iter().collect()
 }
 
-/// What was last built with assertions: users have no such program.
 fn program(root: &Path) -> PathBuf {
     root.join("target/release/simulate")
 }
 
 fn start(program: &Path, arguments: &[&str]) -> Result<(), String> {
     let mut command = Command::new(program);
-    let status = command.args(arguments).stdin(Stdio::null()).status();
+    let status = command.args(arguments).envs(suite::TESTS).stdin(Stdio::null()).status();
     let status = status.map_err(|why| format!("{}: {why}", program.display()))?;
     if status.success() { Ok(()) } else { Err(format!("simulate {} failed", arguments.join(" "))) }
 }

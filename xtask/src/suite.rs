@@ -3,12 +3,11 @@
 
 use crate::mir;
 use serde_json::Value;
-use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Mutex;
+use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// How many programs that compute run at once.
@@ -16,17 +15,15 @@ pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from)
 }
 
-/// Assertions in a build of the profile that users have: a compiler's fault once showed in
-/// optimised builds only.
-pub const ASSERTIONS: [(&str, &str); 2] =
-    [("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true"), ("CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS", "true")];
-
-/// The environment of the tests' build with assertions. All other flags are those of the build for
-/// users, so that both have the same dependencies, build scripts and macros.
-pub fn with_assertions() -> Vec<(&'static str, &'static str)> {
-    let wrapper = ("RUSTC_WRAPPER", concat!(env!("CARGO_MANIFEST_DIR"), "/with-assertions.sh"));
-    ASSERTIONS.into_iter().chain(mir::environment()).chain([wrapper]).collect()
+/// The environment of the tests' build. Libraries and programs are those that users have.
+pub fn as_users() -> Vec<(&'static str, &'static str)> {
+    let wrapper = ("RUSTC_WRAPPER", concat!(env!("CARGO_MANIFEST_DIR"), "/as-users.sh"));
+    mir::environment().into_iter().chain([wrapper]).collect()
 }
+
+/// The environment of all tests. Most wait for others, so there are more of them at a time than
+/// processors. Ranks of locks are checked (volume/src/ranked.rs).
+pub const TESTS: [(&str, &str); 2] = [("RUST_TEST_THREADS", "4"), ("WEFT_CHECK_LOCKS", "1")];
 
 /// A program hangs when it says nothing for this long. The longest test takes half a minute on an
 /// idle machine.
@@ -43,36 +40,82 @@ pub struct Program {
     pub arguments: Vec<String>,
 }
 
-/// Compiles what `cargo test ARGUMENTS` would run. A build that is not `urgent` runs at a low
-/// priority.
-pub fn build(
+/// Test programs that wait to be run.
+#[derive(Default)]
+struct Queue {
+    programs: Mutex<(Vec<Program>, bool)>,
+    changed: Condvar,
+}
+
+impl Queue {
+    fn push(&self, program: Program) {
+        self.programs.lock().expect("no thread panics").0.push(program);
+        self.changed.notify_one();
+    }
+
+    /// No more programs come.
+    fn close(&self) {
+        self.programs.lock().expect("no thread panics").1 = true;
+        self.changed.notify_all();
+    }
+
+    /// The next program, when there is one; none after the last. Those that take longest come
+    /// first.
+    fn pop(&self) -> Option<Program> {
+        let waits = |(programs, closed): &mut (Vec<Program>, bool)| programs.is_empty() && !*closed;
+        let mut held =
+            self.changed.wait_while(self.programs.lock().expect("no thread panics"), waits).expect("no thread panics");
+        let place = |program: &Program| {
+            LONGEST_PROGRAMS.iter().position(|name| *name == program.name).unwrap_or(LONGEST_PROGRAMS.len())
+        };
+        let next = (0..held.0.len()).min_by_key(|&index| place(&held.0[index]))?;
+        Some(held.0.remove(next))
+    }
+}
+
+/// Compiles what each `cargo test ARGUMENTS` would run, and runs each program as soon as it is
+/// there, `at_once` at a time. `then` follows the compiling. What is compiled yields to what runs.
+///
+/// # Errors
+/// Everything that failed.
+pub fn build_and_run(
     root: &Path,
-    arguments: &[&str],
-    environment: &[(&str, &str)],
-    urgent: bool,
-) -> Result<Vec<Program>, String> {
+    builds: &[Vec<&str>],
+    at_once: usize,
+    then: impl FnOnce() -> Result<(), String> + Send,
+) -> Result<(), String> {
+    let queue = Queue::default();
+    std::thread::scope(|scope| {
+        let built = scope.spawn(|| {
+            let built = builds.iter().try_for_each(|arguments| build(root, arguments, &queue));
+            queue.close();
+            built.and_then(|()| then())
+        });
+        let ran = run_all(root, &queue, at_once, &TESTS);
+        let built = built.join().expect("it does not panic");
+        match (built, ran) {
+            (Err(built), Err(ran)) => Err(format!("{built}; {ran}")),
+            (built, ran) => built.and(ran),
+        }
+    })
+}
+
+fn build(root: &Path, arguments: &[&str], queue: &Queue) -> Result<(), String> {
     let start = Instant::now();
     eprintln!("== cargo test --no-run {}", arguments.join(" "));
     let mut cargo = Command::new("nice")
-        .args(["-n", if urgent { "0" } else { "10" }, env!("CARGO")])
-        .args(["test", "--no-run", "--message-format=json-render-diagnostics"])
+        .args(["-n", "10", env!("CARGO"), "test", "--no-run", "--message-format=json-render-diagnostics"])
         .args(arguments)
-        .envs(environment.iter().copied())
+        .envs(as_users())
         .current_dir(root)
         .stdout(Stdio::piped())
         .spawn()
         .map_err(|why| format!("cargo could not be started: {why}"))?;
     let lines = BufReader::new(cargo.stdout.take().expect("it is piped")).lines();
-    let mut programs: Vec<Program> = lines.map_while(Result::ok).filter_map(|line| program(&line)).collect();
+    lines.map_while(Result::ok).filter_map(|line| program(&line)).for_each(|program| queue.push(program));
     let status = cargo.wait().map_err(|why| format!("cargo: {why}"))?;
-    eprintln!("== {} s", start.elapsed().as_secs());
-    if !status.success() {
-        return Err(format!("cargo test --no-run {} failed", arguments.join(" ")));
-    }
-    programs.sort_by_key(|program| {
-        LONGEST_PROGRAMS.iter().position(|name| *name == program.name).unwrap_or(LONGEST_PROGRAMS.len())
-    });
-    Ok(programs)
+    eprintln!("== compiled in {} s", start.elapsed().as_secs());
+    if status.success() { Ok(()) } else { Err(format!("cargo test --no-run {} failed", arguments.join(" "))) }
 }
 
 /// The test program that a line of cargo's messages tells of.
@@ -89,18 +132,25 @@ fn program(line: &str) -> Option<Program> {
     Some(Program { name, path, folder, arguments: Vec::new() })
 }
 
-/// Runs them all, so many at once, even if some fail, and prints the output of those that failed.
-/// Their output is kept in `target/test-output`.
+/// Runs them all, `at_once` at a time, even if some fail, and prints the output of those that
+/// failed. Their output is kept in `target/test-output`.
 pub fn run(root: &Path, programs: Vec<Program>, at_once: usize, environment: &[(&str, &str)]) -> Result<(), String> {
+    let queue = Queue::default();
+    programs.into_iter().for_each(|program| queue.push(program));
+    queue.close();
+    run_all(root, &queue, at_once, environment)
+}
+
+fn run_all(root: &Path, queue: &Queue, at_once: usize, environment: &[(&str, &str)]) -> Result<(), String> {
     let start = Instant::now();
-    let (folder, count) = (root.join("target/test-output"), programs.len());
+    let folder = root.join("target/test-output");
     fs::create_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
-    eprintln!("== {count} programs, {at_once} at a time; what they say is in {}", folder.display());
-    let (waiting, failed) = (Mutex::new(VecDeque::from(programs)), Mutex::new(Vec::new()));
+    eprintln!("== programs run {at_once} at a time; what they say is in {}", folder.display());
+    let failed = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..at_once {
             scope.spawn(|| {
-                while let Some(program) = { waiting.lock().expect("no thread panics").pop_front() } {
+                while let Some(program) = queue.pop() {
                     let output = folder.join(format!("{}.txt", program.name.replace("::", "-")));
                     let begun = Instant::now();
                     let ended = run_one(&program, &output, environment);
@@ -180,7 +230,8 @@ mod tests {
     use super::*;
 
     fn shell(name: &str, script: &str) -> Program {
-        let folder = std::env::temp_dir().join(format!("weft-suite-{}-{name}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("weft-suite-{}-{}", std::process::id(), name.replace("::", "-")));
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("program");
         fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -205,6 +256,20 @@ mod tests {
         assert!(!failed.contains("good") && !failed.contains("last"), "{failed}");
         assert_eq!(fs::read_to_string(root.join("target/test-output/good.txt")).unwrap(), "test a ... ok\n");
         folders.iter().for_each(|folder| fs::remove_dir_all(folder).unwrap());
+    }
+
+    #[test]
+    fn what_takes_longest_begins_first_and_a_closed_queue_ends() {
+        let queue = Queue::default();
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| queue.pop());
+            queue.push(shell("waited", ""));
+            assert_eq!(first.join().unwrap().unwrap().name, "waited");
+        });
+        ["short", "cli::commands", "fs::suite"].into_iter().for_each(|name| queue.push(shell(name, "")));
+        queue.close();
+        let order: Vec<String> = std::iter::from_fn(|| queue.pop()).map(|program| program.name).collect();
+        assert_eq!(order, ["fs::suite", "cli::commands", "short"]);
     }
 
     #[test]
