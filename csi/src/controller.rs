@@ -7,7 +7,7 @@ use crate::messages::{
     ListVolumesRequest, ListVolumesResponse, Nothing, ServiceCapabilities, ServiceCapability,
     ValidateVolumeCapabilitiesRequest, ValidateVolumeCapabilitiesResponse,
 };
-use rustix::fs::statvfs;
+use rustix::fs::fstatvfs;
 use tonic::Status;
 
 /// How a token to go on with begins; the last name follows.
@@ -31,14 +31,15 @@ pub fn create(driver: &Driver, asked: CreateVolumeRequest) -> Result<CreateVolum
         return Err(Status::invalid_argument(format!("there is no parameter {parameter:?}")));
     }
     let volume = driver.volumes()?.create(name, asked.capacity_range.as_ref())?;
+    // An earlier process may have left some.
+    driver.remove_deleted();
     Ok(CreateVolumeResponse { volume: Some(volume) })
 }
 
 pub fn delete(driver: &Driver, asked: DeleteVolumeRequest) -> Result<Nothing, Status> {
     let id = given(&asked.volume_id, "the volume's id")?;
-    let volumes = driver.volumes()?;
-    volumes.delete(id)?;
-    driver.remove_deleted(volumes);
+    driver.volumes()?.delete(id)?;
+    driver.remove_deleted();
     Ok(Nothing {})
 }
 
@@ -48,7 +49,7 @@ pub fn validate(
 ) -> Result<ValidateVolumeCapabilitiesResponse, Status> {
     let id = given(&asked.volume_id, "the volume's id")?;
     let refused = unsupported(&asked.volume_capabilities)?;
-    driver.volumes()?.path(id)?;
+    driver.volumes()?.directory(id)?;
     let confirmed = Confirmed {
         volume_context: asked.volume_context,
         volume_capabilities: asked.volume_capabilities,
@@ -67,10 +68,9 @@ pub fn list(driver: &Driver, asked: ListVolumesRequest) -> Result<ListVolumesRes
         "" => "",
         token => token.strip_prefix(AFTER).ok_or_else(|| Status::aborted("a token that no answer had"))?,
     };
-    let (volumes, has_more) = driver.volumes()?.list(after, if most == 0 { usize::MAX } else { most })?;
-    let last = volumes.last().filter(|_| has_more);
+    let (volumes, next) = driver.volumes()?.list(after, if most == 0 { usize::MAX } else { most })?;
     Ok(ListVolumesResponse {
-        next_token: last.map_or_else(String::new, |last| format!("{AFTER}{}", last.volume_id)),
+        next_token: next.map_or_else(String::new, |last| format!("{AFTER}{last}")),
         entries: volumes.into_iter().map(|volume| Entry { volume: Some(volume) }).collect(),
     })
 }
@@ -80,7 +80,7 @@ pub fn capacity(driver: &Driver, asked: GetCapacityRequest) -> Result<GetCapacit
         return Ok(GetCapacityResponse::default());
     }
     let volumes = driver.volumes()?;
-    let space = statvfs(volumes.root()).map_err(|why| Status::internal(why.to_string()))?;
+    let space = fstatvfs(volumes.root()).map_err(|why| Status::internal(why.to_string()))?;
     let free = space.f_bavail.saturating_mul(space.f_frsize);
     Ok(GetCapacityResponse { available_capacity: i64::try_from(free).unwrap_or(i64::MAX) })
 }

@@ -3,9 +3,18 @@
 use crate::messages::{AccessType, Mode, VolumeCapability};
 use crate::mounts::WeftMount;
 use crate::volumes::Volumes;
-use std::sync::mpsc::{Sender, channel};
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::Semaphore;
 use tonic::Status;
+
+/// How many calls may wait for the Weft volume. More would keep threads from calls that need none.
+const MOST_CALLS: usize = 64;
+/// After this time a removal that failed is tried again.
+const NEXT_REMOVAL: Duration = Duration::from_secs(60);
 
 /// What all methods use.
 pub struct Driver {
@@ -16,13 +25,18 @@ pub struct Driver {
     pub mount: WeftMount,
     /// The directory of all volumes below the root of the Weft volume.
     root: String,
-    /// Asks the thread that removes what was deleted.
-    removals: Mutex<Option<Sender<Arc<Volumes>>>>,
+    /// Asks for a removal of what was deleted.
+    removals: Mutex<Sender<()>>,
+    /// Where something is published, or unpublished, at the moment.
+    targets: Mutex<HashSet<PathBuf>>,
+    /// A permit for each call that may wait for the Weft volume.
+    pub calls: Arc<Semaphore>,
 }
 
 impl Driver {
-    pub fn new(name: String, node: String, mount: WeftMount, root: &str) -> Self {
-        Self { name, node, mount, root: root.trim_matches('/').into(), removals: Mutex::default() }
+    pub fn new(name: String, node: String, mount: WeftMount, root: &str, removals: Sender<()>) -> Self {
+        let (targets, calls) = (Mutex::default(), Arc::new(Semaphore::new(MOST_CALLS)));
+        Self { name, node, mount, root: root.into(), removals: Mutex::new(removals), targets, calls }
     }
 
     /// The volumes, on a mount that works.
@@ -30,18 +44,54 @@ impl Driver {
     /// # Errors
     /// `UNAVAILABLE` when the Weft volume cannot be mounted.
     pub fn volumes(&self) -> Result<Volumes, Status> {
-        Volumes::open(self.mount.point()?.join(&self.root))
+        Volumes::open(self.mount.point()?, &self.root)
     }
 
-    /// Removes the files of deleted volumes on a thread of its own.
-    pub fn remove_deleted(&self, volumes: Volumes) {
-        let mut removals = self.removals.lock().unwrap_or_else(PoisonError::into_inner);
-        let sender = removals.get_or_insert_with(|| {
-            let (sender, asked) = channel::<Arc<Volumes>>();
-            std::thread::spawn(move || asked.iter().for_each(|volumes| volumes.remove_deleted()));
-            sender
-        });
-        let _ = sender.send(Arc::new(volumes));
+    /// Asks for a removal of the files of deleted volumes.
+    pub fn remove_deleted(&self) {
+        let _ = self.removals.lock().unwrap_or_else(PoisonError::into_inner).send(());
+    }
+
+    /// Removes the files of deleted volumes, each time that this is asked for. What fails is tried
+    /// again. Only the controller is asked, so not every node does this.
+    pub fn remove_what_is_deleted(&self, asked: &Receiver<()>) {
+        let mut is_due = false;
+        loop {
+            let wait = if is_due { NEXT_REMOVAL } else { Duration::MAX };
+            if asked.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected) {
+                return;
+            }
+            while asked.try_recv().is_ok() {}
+            let removed = self.volumes().and_then(|volumes| volumes.remove_deleted());
+            is_due = removed.is_err();
+            if let Err(why) = removed {
+                eprintln!("weft-csi: deleted volumes: {}", why.message());
+            }
+        }
+    }
+
+    /// Nothing else happens at this target until the claim is dropped.
+    ///
+    /// # Errors
+    /// `ABORTED` if something does already.
+    pub fn claim<'a>(&'a self, target: &'a Path) -> Result<Claim<'a>, Status> {
+        let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        match targets.insert(target.into()) {
+            true => Ok(Claim { driver: self, target }),
+            false => Err(Status::aborted(format!("another call changes {}", target.display()))),
+        }
+    }
+}
+
+/// See [`Driver::claim`].
+pub struct Claim<'a> {
+    driver: &'a Driver,
+    target: &'a Path,
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.driver.targets.lock().unwrap_or_else(PoisonError::into_inner).remove(self.target);
     }
 }
 

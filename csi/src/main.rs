@@ -13,16 +13,23 @@ mod volumes;
 use clap::Parser;
 use driver::Driver;
 use mounts::WeftMount;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 use std::ffi::OsString;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::net::UnixListener;
 use tokio::sync::oneshot;
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
+
+/// How long a container's other processes have to end. Its manifest gives it 60 seconds.
+const ENDS_WITHIN: Duration = Duration::from_secs(45);
 
 /// Serve persistent volumes of Kubernetes (CSI 1.13): each is a directory of a Weft volume
 #[derive(Parser)]
@@ -74,16 +81,15 @@ fn run(arguments: Arguments) -> Result<(), String> {
     let Some(socket) = arguments.endpoint.strip_prefix("unix:").map(|path| path.trim_start_matches("//")) else {
         return Err(format!("--endpoint {}: give it as unix://PATH", arguments.endpoint));
     };
-    if arguments.root.split('/').any(|part| part == "..") {
-        return Err(format!("--root {}: a path in the volume", arguments.root));
+    let parts = || arguments.root.split('/').filter(|part| !part.is_empty());
+    if parts().next().is_none() || parts().any(|part| part.starts_with('.')) {
+        return Err(format!("--root {}: the path of a directory in the volume, without dots", arguments.root));
     }
     let mount = WeftMount::new(arguments.weft, arguments.volume, arguments.mount);
-    let driver = Arc::new(Driver::new(arguments.name, arguments.node, mount, &arguments.root));
-    // Deletions that an earlier process left. A volume that is away is tried again by each call.
-    match driver.volumes() {
-        Ok(volumes) => driver.remove_deleted(volumes),
-        Err(why) => eprintln!("weft-csi: {}", why.message()),
-    }
+    let (removals, asked) = channel();
+    let driver = Arc::new(Driver::new(arguments.name, arguments.node, mount, &arguments.root, removals));
+    let remover = driver.clone();
+    std::thread::spawn(move || remover.remove_what_is_deleted(&asked));
     match fs::remove_file(socket) {
         Err(why) if why.kind() != ErrorKind::NotFound => return Err(format!("{socket}: {why}")),
         _ => {}
@@ -108,7 +114,24 @@ fn run(arguments: Arguments) -> Result<(), String> {
         let served = services.serve_with_incoming_shutdown(incoming, async { _ = stopped.await }).await;
         served.map_err(|why| why.to_string())
     })?;
-    // The mount stays: pods use it.
     let _ = fs::remove_file(socket);
+    // The mount stays, as pods use it; but a container ends with its first process.
+    if std::process::id() == 1 {
+        end_others();
+    }
     Ok(())
+}
+
+/// Ends the other processes of a container: a mount commits what it has.
+fn end_others() {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    for other in processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)) {
+        if !other.is_init() {
+            let _ = kill_process(other, Signal::TERM);
+        }
+    }
+    let begun = Instant::now();
+    while begun.elapsed() < ENDS_WITHIN && !matches!(wait(WaitOptions::NOHANG), Err(Errno::CHILD)) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }

@@ -6,7 +6,7 @@ use crate::messages::{
     NodeUnpublishVolumeRequest, Nothing, ServiceCapabilities, ServiceCapability, VolumeUsage,
 };
 use crate::mounts;
-use crate::volumes::is_same;
+use crate::volumes::is_at;
 use rustix::fs::statvfs;
 use std::path::Path;
 use tonic::Status;
@@ -27,18 +27,21 @@ pub fn info(driver: &Driver, _: Nothing) -> Result<NodeInfo, Status> {
 
 pub fn publish(driver: &Driver, asked: NodePublishVolumeRequest) -> Result<Nothing, Status> {
     let id = given(&asked.volume_id, "the volume's id")?;
-    let target = given(&asked.target_path, "the target path")?;
+    let target = Path::new(given(&asked.target_path, "the target path")?);
     let capability = asked.volume_capability.as_slice();
     supported(capability)?;
     let read_only = asked.readonly || capability.iter().any(is_read_only);
-    mounts::publish(&driver.volumes()?.path(id)?, Path::new(target), read_only)?;
+    let _claim = driver.claim(target)?;
+    driver.mount.publish(&driver.volumes()?.directory(id)?, target, read_only)?;
     Ok(Nothing {})
 }
 
 /// The Weft volume need not be there.
-pub fn unpublish(_: &Driver, asked: NodeUnpublishVolumeRequest) -> Result<Nothing, Status> {
+pub fn unpublish(driver: &Driver, asked: NodeUnpublishVolumeRequest) -> Result<Nothing, Status> {
     given(&asked.volume_id, "the volume's id")?;
-    mounts::unpublish(Path::new(given(&asked.target_path, "the target path")?))?;
+    let target = Path::new(given(&asked.target_path, "the target path")?);
+    let _claim = driver.claim(target)?;
+    mounts::unpublish(target)?;
     Ok(Nothing {})
 }
 
@@ -46,8 +49,8 @@ pub fn unpublish(_: &Driver, asked: NodeUnpublishVolumeRequest) -> Result<Nothin
 pub fn stats(driver: &Driver, asked: NodeGetVolumeStatsRequest) -> Result<NodeGetVolumeStatsResponse, Status> {
     let id = given(&asked.volume_id, "the volume's id")?;
     let path = Path::new(given(&asked.volume_path, "the volume's path")?);
-    let source = driver.volumes()?.path(id)?;
-    if !is_same(&source, path).unwrap_or(false) {
+    let source = driver.volumes()?.directory(id)?;
+    if !is_at(&source, path) {
         return Err(Status::not_found(format!("volume {id:?} is not at {}", path.display())));
     }
     let space = statvfs(path).map_err(|why| Status::internal(why.to_string()))?;

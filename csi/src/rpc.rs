@@ -16,6 +16,16 @@ use tonic::{Code, Status};
 use tonic_prost::ProstCodec;
 use tower::{Service, service_fn};
 
+/// Methods that need no Weft volume, so that they work while it does not answer.
+const WITHOUT_VOLUME: [&str; 6] = [
+    "Identity/GetPluginInfo",
+    "Identity/GetPluginCapabilities",
+    "Controller/ControllerGetCapabilities",
+    "Node/NodeUnpublishVolume",
+    "Node/NodeGetCapabilities",
+    "Node/NodeGetInfo",
+];
+
 type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
 /// Answers a request by a method, or with the status that it fails with.
@@ -28,9 +38,17 @@ where
     let service = service_fn(move |request: tonic::Request<Q>| {
         let (driver, name) = (driver.clone(), name.clone());
         async move {
-            let work = move || method(&driver, request.into_inner());
-            let done = tokio::task::spawn_blocking(work).await;
-            let done = done.unwrap_or_else(|why| Err(Status::internal(why.to_string())));
+            let permit = driver.calls.clone().try_acquire_owned().ok();
+            let done = if permit.is_none() && !WITHOUT_VOLUME.iter().any(|method| name.ends_with(method)) {
+                Err(Status::unavailable("too many calls wait for the Weft volume"))
+            } else {
+                let work = move || {
+                    let _permit = permit;
+                    method(&driver, request.into_inner())
+                };
+                let done = tokio::task::spawn_blocking(work).await;
+                done.unwrap_or_else(|why| Err(Status::internal(why.to_string())))
+            };
             if let Err(status) = &done {
                 eprintln!("weft-csi: {name}: {}: {}", status.code(), status.message());
             }
