@@ -146,11 +146,13 @@ impl Meta {
             if t.get::<SetRecord>(&keys::set(set))?.is_none() {
                 return Ok(());
             }
-            let mut queued: Vec<Position> = t.get(&keys::repair(set))?.unwrap_or_default();
-            queued.extend(positions);
+            let before: Vec<Position> = t.get(&keys::repair(set))?.unwrap_or_default();
+            let mut queued = [&before, positions].concat();
             queued.sort_unstable();
             queued.dedup();
-            t.put(keys::repair(set), &queued);
+            if queued != before {
+                t.put(keys::repair(set), &queued);
+            }
             Ok(())
         })?;
         Ok(outcome.seq)

@@ -206,13 +206,16 @@ fn serve(arguments: &MountArguments, options: &fuse::Options, fs: &Arc<fs::FileS
     std::thread::spawn(move || {
         while signalled.recv().is_ok() {
             // Programs may still use it: then it goes from the tree now, and ends when they do.
-            if let Err(why) = unmounter.unmount(false) {
+            let unmounted = unmounter.unmount(false);
+            if let Err(why) = &unmounted {
                 show::warning(format_args!("{}; it ends when it is no longer used", failed(why)));
                 let _ = unmounter.unmount(true);
-                // What the programs have handed over until now need not wait for them.
-                if let Err(why) = signalled_fs.sync_all() {
-                    show::warning(why);
-                }
+            }
+            // What the programs have handed over until now need not wait for them. Bind mounts keep
+            // a file system that was unmounted. Its end says itself what is lost.
+            match signalled_fs.sync_all() {
+                Err(why) if unmounted.is_err() => show::warning(why),
+                _ => {}
             }
         }
     });

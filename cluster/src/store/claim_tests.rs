@@ -111,7 +111,7 @@ fn a_claim_waits_for_no_other_operation() {
     let running = Running::new("busy");
     let target = running.target();
     take(&target, 1, 1).unwrap();
-    let lane = running.store.as_ref().unwrap().slots.get("disk").unwrap().disk.files.clone();
+    let lane = running.store.as_ref().unwrap().slots.get("disk").unwrap().disk.clone();
     let _running: Vec<_> = std::iter::from_fn(|| lane.depth.clone().try_acquire_owned().ok()).collect();
     let _waiting: Vec<_> = std::iter::from_fn(|| lane.queue.try_take(None)).collect();
     let refused = target.write(TargetFile::Label, 0, &[IoSlice::new(b"x")], Durable::Later).unwrap_err();

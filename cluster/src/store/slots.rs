@@ -20,7 +20,7 @@ use volume::target::{Disk, ReadAt, Target, TargetFile, make_private};
 const MAX_RUNNING_OPERATIONS: usize = 8;
 /// Maximum number of operations of a disk that run or wait.
 const MAX_OPERATIONS: usize = 256;
-/// The same for operations on claims.
+/// The same for operations on the claim of a target.
 const MAX_RUNNING_CLAIMS: usize = 2;
 const MAX_CLAIMS: usize = 64;
 /// The directory of a disk with the targets of volumes that share it.
@@ -44,16 +44,12 @@ pub(super) struct TargetSlot {
     ledger: Arc<Ledger>,
     /// Orders changes of the claim among the operations.
     pub gate: Gate,
-    pub disk: Limits,
-    pub looked: Arc<Looked>,
-}
-
-/// The limits of a disk, shared by its targets.
-#[derive(Clone)]
-pub(super) struct Limits {
-    pub files: Lane,
-    /// A lease is renewed every second or so, however much waits for the disk.
+    /// Limits operations of the disk, with those of its other targets.
+    pub disk: Lane,
+    /// Limits changes of the claim. A lease is renewed every second or so, however much waits for
+    /// the disk, or for the claims of other volumes.
     pub claims: Lane,
+    pub looked: Arc<Looked>,
 }
 
 /// The limits of one kind of operations.
@@ -71,10 +67,9 @@ impl Lane {
     }
 }
 
-impl Default for Limits {
+impl Default for Lane {
     fn default() -> Self {
-        let files = Lane::new(MAX_RUNNING_OPERATIONS, MAX_OPERATIONS);
-        Self { files, claims: Lane::new(MAX_RUNNING_CLAIMS, MAX_CLAIMS) }
+        Self::new(MAX_RUNNING_OPERATIONS, MAX_OPERATIONS)
     }
 }
 
@@ -99,7 +94,7 @@ pub(super) fn volume_of(target: &dyn Target) -> Option<Of> {
 }
 
 impl TargetSlot {
-    pub fn new(path: PathBuf, target: Option<Arc<dyn Target>>, disk: Limits) -> Self {
+    pub fn new(path: PathBuf, target: Option<Arc<dyn Target>>, disk: Lane) -> Self {
         Self {
             path,
             volume: Ranked::new(target.as_deref().and_then(volume_of)),
@@ -108,6 +103,7 @@ impl TargetSlot {
             ledger: Arc::default(),
             gate: Gate::default(),
             disk,
+            claims: Lane::new(MAX_RUNNING_CLAIMS, MAX_CLAIMS),
             looked: Arc::default(),
         }
     }
@@ -129,7 +125,7 @@ impl TargetSlot {
 
     /// Number of operations of its disk that run or wait.
     pub fn queued(&self) -> usize {
-        self.disk.files.queue.taken()
+        self.disk.queue.taken()
     }
 
     pub fn target(&self) -> io::Result<Arc<dyn Target>> {
@@ -178,7 +174,7 @@ impl Slots {
             if !path.is_dir() {
                 return Err(fs::Error::NotFound(format!("{} is not a directory", path.display())));
             }
-            let disk = Limits::default();
+            let disk = Lane::default();
             for (volume, below) in shared_on(&path)? {
                 let slot = TargetSlot::new(below.clone(), Some(open(&below)?), disk.clone());
                 all.insert(format!("{name}{SEPARATOR}{volume}"), Arc::new(slot));
@@ -197,7 +193,7 @@ impl Slots {
     /// One target that the caller has.
     #[cfg(test)]
     pub fn one(name: &str, target: Arc<dyn Target>) -> Self {
-        let slot = TargetSlot::new(PathBuf::new(), Some(target), Limits::default());
+        let slot = TargetSlot::new(PathBuf::new(), Some(target), Lane::default());
         Self { all: Ranked::new(BTreeMap::from([(name.into(), Arc::new(slot))])) }
     }
 
@@ -320,7 +316,7 @@ mod tests {
         let slots = Slots::open(&place.disk()).unwrap();
         let films = slots.format("d1:films").unwrap();
         let music = slots.format("d1:music: old").unwrap();
-        let (one, other) = (&films.disk.files, &music.disk.files);
+        let (one, other) = (&films.disk, &music.disk);
         assert!(Arc::ptr_eq(&one.depth, &other.depth) && Arc::ptr_eq(&one.queue, &other.queue));
         assert!(films.target().is_ok() && slots.get("d1").unwrap().target().is_err());
         let names = |slots: &Slots| slots.all().into_iter().map(|(name, _)| name).collect::<Vec<_>>();

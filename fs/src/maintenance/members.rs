@@ -80,6 +80,11 @@ impl FileSystem {
         seen.unwrap_or_default()
     }
 
+    /// Whether the volume goes on without a target.
+    pub(crate) fn is_out(&self, id: TargetId) -> bool {
+        self.members.state(id).is_some_and(|(state, _)| state == TargetState::Out)
+    }
+
     /// Rebuilds what was on targets that are out. Targets for which something failed are tried
     /// again later.
     ///

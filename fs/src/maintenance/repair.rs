@@ -97,7 +97,16 @@ impl FileSystem {
     pub fn repair(&self, control: &Control) -> Result<Repaired> {
         self.writable()?;
         self.queue_astray()?;
-        self.repair_where(control, |record, queued| self.lost_positions(record, queued))
+        // A target that is out may answer for a moment. It counts as repaired after this.
+        self.repair_where(control, |record, queued| {
+            let mut lost = self.lost_positions(record, queued);
+            let on_out =
+                Position::placed(&record.places).filter(|&(_, id)| self.is_out(id)).map(|(position, _)| position);
+            lost.extend(on_out);
+            lost.sort_unstable();
+            lost.dedup();
+            lost
+        })
     }
 
     /// Rebuilds only what writers, readers and verifications found missing or damaged: a target
@@ -196,6 +205,19 @@ impl FileSystem {
         self.store.is_being_written(set) || self.leases.is_held(set) || self.store.is_unsynced(set)
     }
 
+    /// Queues what is missing of a set that cannot be repaired now. The targets that are out count
+    /// as repaired after this repair, so nothing else would look for it.
+    fn queue_missing(&self, degraded: &Degraded) -> Result<()> {
+        let is_there = |position: &Position| {
+            degraded.places[position.index()].is_some_and(|id| !self.is_out(id) && self.store.targets.is_usable(id))
+        };
+        let missing: Vec<Position> = degraded.lost.iter().copied().filter(|position| !is_there(position)).collect();
+        if !missing.is_empty() {
+            self.engine()?.meta.queue_repair(degraded.set, &missing)?;
+        }
+        Ok(())
+    }
+
     fn repair_set(&self, found: &Degraded, done: &mut Repaired, shared: &Shared<'_>) -> Result<()> {
         let set = found.set;
         // A set without stripes has nothing to repair.
@@ -213,7 +235,7 @@ impl FileSystem {
         let degraded = &Degraded { set, places, lost };
         // A set that is full or given up may have uncommitted stripes, which are repaired, too.
         if self.is_busy(set) {
-            return Ok(());
+            return self.queue_missing(degraded);
         }
         let mut stripes: BTreeMap<RecordOffset, u32> = self.table.uncommitted_in(set);
         stripes.extend(self.engine()?.meta.stripes(set)?.iter().map(|(record, stripe)| (*record, stripe.block)));

@@ -151,8 +151,9 @@ impl FileSystem {
         if !self.is_read_only() {
             self.commit_possible()?;
         }
-        let mut total = 0;
+        let (mut total, mut last) = (0, None);
         self.each_set(|set, record| {
+            last = Some(set);
             let Some(from) = marks.from(set) else { return Ok(()) };
             let stripes = self.engine()?.meta.stripes(set)?;
             let stripes = stripes.iter().filter(|(record, _)| *record >= from);
@@ -162,6 +163,11 @@ impl FileSystem {
         control.start(total);
         let (mut found, mut now, mut seen) = (Verified::default(), Marks::default(), BTreeSet::new());
         self.each_set(|set, record| {
+            // Sets that are created meanwhile are left to the next verification: they may be more
+            // than those that `seen` has.
+            if Some(set) > last {
+                return Ok(());
+            }
             now.below = set.next();
             seen.insert(set);
             seen.retain(|&seen| seen.0 + SETS_IN_PROGRESS > set.0);
@@ -170,8 +176,14 @@ impl FileSystem {
             // one ends when the table has it.
             let may_get_earlier =
                 self.leases.is_held(set) || self.store.is_pinned(set) || !self.table.uncommitted_in(set).is_empty();
-            let Looked { damaged, end, whole } = self.verify_set_from(set, record, from, &mut found, control)?;
-            if !whole || may_get_earlier {
+            let Looked { damaged, end, whole, stripes } =
+                self.verify_set_from(set, record, from, &mut found, control)?;
+            // One may have been appended and committed meanwhile.
+            let got_earlier = || {
+                let now = self.engine()?.meta.stripes(set)?;
+                Ok::<_, Error>(now.iter().any(|(record, _)| *record < end && !stripes.contains(record)))
+            };
+            if !whole || may_get_earlier || got_earlier()? {
                 now.partly.insert(set, from);
             } else if !record.sealed {
                 now.partly.insert(set, end);
@@ -220,13 +232,14 @@ impl FileSystem {
         found: &mut Verified,
         control: &Control,
     ) -> Result<Looked> {
-        let mut looked = Looked { damaged: BTreeSet::new(), end: from, whole: true };
+        let mut looked = Looked { damaged: BTreeSet::new(), end: from, whole: true, stripes: BTreeSet::new() };
         let layout = match self.store.layout(set) {
             // The collector deleted the set meanwhile.
             Err(Error::Meta(meta::Error::NotFound)) => return Ok(looked),
             layout => layout?,
         };
         let stripes = self.engine()?.meta.stripes(set)?;
+        looked.stripes = stripes.iter().map(|(record, _)| *record).collect();
         let astray = self.look_at(&[(set, record.clone())], &BTreeMap::new())?.remove(&set).unwrap_or_default();
         for &(position, presence) in &astray {
             if let (Some(what), Some(&(record, _))) = (presence::problem(presence), stripes.first()) {
@@ -309,6 +322,8 @@ struct Looked {
     end: RecordOffset,
     /// Nothing is wrong with the set, and all of it was checked.
     whole: bool,
+    /// The records of its stripes, as the verification found them.
+    stripes: BTreeSet<RecordOffset>,
 }
 
 #[cfg(test)]

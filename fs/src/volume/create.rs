@@ -9,7 +9,7 @@ use crate::{Error, Result, now};
 use meta::journal::{JournalLimits, Journaled};
 use meta::kv::MemoryIndex;
 use plan::coding::Coding;
-use plan::placement::{Placement, taken_by_domains};
+use plan::placement::{Placement, most_on_one, taken_by_domains};
 use plan::{Domain, TargetId};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -192,7 +192,8 @@ fn enough_domains(label: &Label, shape: ec::Shape) -> Result<()> {
         let Some(domain) = member.domain() else { return Ok(()) };
         *domains.entry(domain.at(label.placement.domain_level).to_owned()).or_default() += 1;
     }
-    let taken = taken_by_domains(domains.values().copied(), shape.m);
+    let most = if label.allow_sharing { most_on_one(shape.blocks(), label.targets.len()) } else { 1 };
+    let taken = taken_by_domains(domains.values().map(|targets| targets * most), shape.m);
     if shape.m == 0 || taken >= shape.blocks() {
         return Ok(());
     }

@@ -222,10 +222,12 @@ mod tests {
         // One of them holds the other up, and both their workers.
         begins.recv().unwrap();
         begins.recv().unwrap();
+        let begun = Instant::now();
         for _ in 0..4 {
             let done = targets.one_by_one(&places[..2], |_, _| Ok(()));
             assert!(done.iter().all(|(.., result)| result.is_ok()));
         }
+        assert!(begun.elapsed() < targets.deadline);
         drop(release);
         hanging.into_iter().for_each(|thread| thread.join().unwrap());
     }
