@@ -90,7 +90,8 @@ impl Planner<'_> {
                 Decision::Unchanged | Decision::Attributes => {
                     if !is_directory {
                         self.tally.unchanged_files += 1;
-                        self.tally.unchanged_bytes += crate::encode::bytes_of(stat);
+                        self.tally.unchanged_bytes =
+                            self.tally.unchanged_bytes.saturating_add(crate::encode::bytes_of(stat));
                     }
                     continue;
                 }
@@ -116,7 +117,7 @@ impl Planner<'_> {
                 FileKind::Directory => {}
                 FileKind::File => {
                     self.tally.files += 1;
-                    self.tally.bytes += stat.size;
+                    self.tally.bytes = self.tally.bytes.saturating_add(stat.size);
                     self.tally.sizes.add(stat.size);
                     self.job.parts.fetch_add(parts, Ordering::Relaxed);
                 }

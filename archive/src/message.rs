@@ -156,7 +156,7 @@ impl Tally {
         let files = groups.iter().flat_map(|group| &group.items).filter(|item| item.stat.kind == FileKind::File);
         for item in files {
             self.found_files += 1;
-            self.found_bytes += item.stat.size;
+            self.found_bytes = self.found_bytes.saturating_add(item.stat.size);
         }
     }
 
@@ -164,7 +164,7 @@ impl Tally {
     pub fn count(&mut self, stat: &Stat) {
         if stat.kind == FileKind::File {
             self.files += 1;
-            self.bytes += stat.size;
+            self.bytes = self.bytes.saturating_add(stat.size);
             self.sizes.add(stat.size);
         } else {
             self.others += 1;

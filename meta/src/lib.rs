@@ -26,6 +26,7 @@ pub use namespace::{
     AttributeChange, Attributes, BulkFile, BulkResult, ContentEdit, FILE_CAPABILITIES, KeyEntry, KeyPage, Listed,
     MAX_EXTENTS, MAX_SIZE, New, ROOT, Removed, Rename, RenameMode, Resize, SetTime, check_name, unprivileged,
 };
+pub use number::MAX_SKIPPED;
 pub use record::{DeadStripe, FileKind, SetRecord, StripeRecord, Time, Totals};
 pub use requests::IdempotencyKey;
 

@@ -7,6 +7,10 @@ use crate::{Meta, Result, keys};
 use plan::{Ino, SetId};
 use volume::ranked::{Rank, Ranked};
 
+/// The highest chunk set number that was found on a target and counts. A volume that gives out a
+/// million a second needs 146,000 years to reach it.
+pub const MAX_SKIPPED: SetId = SetId(u64::MAX >> 2);
+
 /// A batch of numbers to allocate from.
 #[derive(Debug)]
 pub(crate) struct Lease {
@@ -47,6 +51,9 @@ impl Meta {
     /// # Errors
     /// When the metadata cannot be written.
     pub fn skip_sets(&self, last: SetId) -> Result<()> {
+        if last > MAX_SKIPPED {
+            return Err(crate::Error::Invalid(format!("chunk set {last}: no volume gives out such a number").into()));
+        }
         let mut lease = self.sets.lock();
         let key = keys::setting(lease.setting);
         run(&*self.kv, |t| {

@@ -109,6 +109,9 @@ impl Listings {
     }
 }
 
+/// The longest key of a request.
+const MAX_KEY_BYTES: usize = 1024;
+
 /// A page that is being found.
 struct Walk<'a> {
     listings: &'a Listings,
@@ -213,7 +216,10 @@ impl Walk<'_> {
             return Ok(common.strip_prefix(base).map(|common| [common.as_bytes(), b"\xff"].concat()));
         }
         if is_directory {
-            self.below(entry.file.ino, &full)?;
+            // A mount makes directories of any depth; no request can name what is in them.
+            if full.len() < MAX_KEY_BYTES {
+                self.below(entry.file.ino, &full)?;
+            }
             return Ok(None);
         }
         let (file, about) = (entry.file, entry.about.clone());

@@ -8,7 +8,7 @@ use crate::failure::{Code, Error, Result, error, failed, is};
 use crate::home::is_missing;
 use crate::place::{Condition, Objects, answer, now, whole};
 use crate::text::hex;
-use fs::{Attributes, FileKind, Ino, RenameMode, Time};
+use fs::{Attributes, FileKind, Ino, RenameMode};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -109,19 +109,23 @@ pub fn part_name(objects: &Objects, number: i32) -> Vec<u8> {
     [format!("{number:05}-").into_bytes(), objects.unique()].concat()
 }
 
-/// The parts of an upload by number.
+/// The parts of an upload by number. Of several uploads of one part, it is the newest.
 pub fn parts(objects: &Objects, directory: Ino) -> Result<BTreeMap<i32, Part>> {
-    let mut parts = BTreeMap::<i32, Part>::new();
+    let newest = |(number, mut parts): (i32, Vec<Part>)| Some((number, parts.pop()?));
+    Ok(all_parts(objects, directory)?.into_iter().filter_map(newest).collect())
+}
+
+/// All uploads of parts by number, the newest last. Which one that is depends on the clocks of
+/// gateways.
+fn all_parts(objects: &Objects, directory: Ino) -> Result<BTreeMap<i32, Vec<Part>>> {
+    let mut parts = BTreeMap::<i32, Vec<Part>>::new();
     for (name, file) in entries(objects, directory).map_err(answer)? {
         let number = name.get(..5).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
         let Some(number) = number.filter(|_| file.kind == FileKind::File) else { continue };
-        let key = |name: &[u8], time: Time| (time.seconds, time.nanoseconds, name.to_vec());
-        let is_newer =
-            parts.get(&number).is_none_or(|there| key(&there.name, there.file.modified) < key(&name, file.modified));
-        if is_newer {
-            parts.insert(number, Part { file, name });
-        }
+        parts.entry(number).or_default().push(Part { file, name });
     }
+    let age = |part: &Part| (part.file.modified.seconds, part.file.modified.nanoseconds, part.name.clone());
+    parts.values_mut().for_each(|same| same.sort_by_cached_key(age));
     Ok(parts)
 }
 
@@ -141,11 +145,28 @@ pub fn uploads(objects: &Objects, bucket: &str) -> Result<Vec<(String, Upload)>>
 }
 
 /// Makes the object of the parts that the client lists, by number and ETag. It becomes visible in
-/// one transaction, with all its bytes. Returns its ETag.
+/// one transaction, with all its bytes. Returns its ETag. A request that is repeated, as its first
+/// answer was lost, gets that answer.
 ///
 /// # Errors
 /// `InvalidPart`, `InvalidPartOrder`, `PreconditionFailed`, `NoSuchUpload`.
 pub fn complete(
+    objects: &Objects,
+    (bucket, key, id): (&str, &str, &str),
+    wanted: &[(i32, String)],
+    condition: &Condition,
+) -> Result<About> {
+    let done = complete_once(objects, (bucket, key, id), wanted, condition);
+    let is_repeated = |why: &Error| matches!(why.code(), Code::NoSuchUpload | Code::PreconditionFailed);
+    let before = || {
+        let etag = etag::of_parts(wanted.iter().map(|(_, etag)| etag.as_str()))?;
+        let about = objects.about(&objects.find(bucket, key).ok()??.file).ok()?;
+        (about.etag == etag).then_some(about)
+    };
+    done.or_else(|why| if is_repeated(&why) { before().ok_or(why) } else { Err(why) })
+}
+
+fn complete_once(
     objects: &Objects,
     (bucket, key, id): (&str, &str, &str),
     wanted: &[(i32, String)],
@@ -159,15 +180,18 @@ pub fn complete(
         return Err(error!(InvalidPartOrder));
     }
     objects.check(condition, objects.find(bucket, key)?.as_ref())?;
-    let there = parts(objects, directory)?;
+    let there = all_parts(objects, directory)?;
     let mut sources = Vec::with_capacity(wanted.len());
     for (number, etag) in wanted {
-        let part = there.get(number).ok_or_else(|| error!(InvalidPart, "part {number} is not there"))?;
-        let about = objects.about(&part.file)?;
-        if about.etag != *etag {
-            return Err(error!(InvalidPart, "part {number} has another ETag"));
+        let same = there.get(number).ok_or_else(|| error!(InvalidPart, "part {number} is not there"))?;
+        let mut source = None;
+        for part in same.iter().rev() {
+            if objects.about(&part.file)?.etag == *etag {
+                source = Some((part.file.ino, 0..part.file.size));
+                break;
+            }
         }
-        sources.push((part.file.ino, 0..part.file.size));
+        sources.push(source.ok_or_else(|| error!(InvalidPart, "part {number} has another ETag"))?);
     }
     let etag = etag::of_parts(wanted.iter().map(|(_, etag)| etag.as_str())).ok_or_else(|| error!(InvalidPart))?;
     let about = About { etag, ..upload.about };

@@ -276,6 +276,10 @@ impl Objects {
         }
         let parts = names::parts(key);
         let Some((last, above)) = parts.split_last() else { return Err(error!(InvalidArgument)) };
+        // Before directories are made for a key that is refused.
+        for part in &parts {
+            names::name(part).map_err(no_name)?;
+        }
         let parent = self.make_directories(at, above)?;
         let there = self.object_in(parent, last)?;
         self.check(condition, there.as_ref())?;

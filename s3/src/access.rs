@@ -8,7 +8,7 @@ use crate::known::Known;
 use crate::permits::no_signature;
 use crate::rights::{Asker, On};
 use hyper::HeaderMap;
-use hyper::header::{AUTHORIZATION, HeaderName};
+use hyper::header::{AUTHORIZATION, CONTENT_ENCODING, HeaderName};
 use objects::Objects;
 use objects::text::pairs;
 use s3s::access::{S3Access, S3AccessContext};
@@ -96,6 +96,16 @@ fn unsigned<'a>(headers: &'a HeaderMap, signed: &[String]) -> Option<&'a str> {
     names.find(|name| name.starts_with("x-amz-") && !signed.iter().any(|signed| signed == name))
 }
 
+/// Whether the library takes the framing out of a body, if it has any.
+fn is_decoded(headers: &HeaderMap, is_signed_in_header: bool) -> bool {
+    let encodings = headers.get_all(CONTENT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    let is_framed = headers.contains_key("x-amz-decoded-content-length")
+        || headers.contains_key("x-amz-trailer")
+        || encodings.flat_map(|value| value.split(',')).any(|name| name.trim().eq_ignore_ascii_case("aws-chunked"));
+    let kind = headers.get("x-amz-content-sha256").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    !is_framed || is_signed_in_header && kind.starts_with("STREAMING-")
+}
+
 #[async_trait::async_trait]
 impl S3Access for Access {
     async fn check(&self, asked: &mut S3AccessContext<'_>) -> S3Result<()> {
@@ -113,6 +123,10 @@ impl S3Access for Access {
             return Err(s3_error!(InvalidArgument, "a request is signed in its URL or in a header, not in both"));
         }
         let is_signed = is_presigned || signature.is_some();
+        if !is_decoded(asked.headers(), signature.is_some()) {
+            let what = "an aws-chunked body is accepted where the request is signed in a header, and says STREAMING-";
+            return Err(s3_error!(NotImplemented, "{what}"));
+        }
         if is_signed && let Some(name) = unsigned(asked.headers(), &signed_headers(signature, &query)) {
             return Err(s3_error!(AccessDenied, "the header {name} is not signed"));
         }
@@ -189,5 +203,24 @@ mod tests {
         let url = [("X-Amz-SignedHeaders".to_owned(), "host;x-amz-copy-source;x-amz-date".to_owned())];
         assert_eq!(unsigned(&headers, &signed_headers(None, &url)), None);
         assert!(unsigned(&headers, &signed_headers(None, &[])).is_some());
+    }
+
+    #[test]
+    fn a_framed_body_is_taken_where_the_framing_is_taken_out() {
+        let headers = |pairs: &[(&'static str, &str)]| -> HeaderMap {
+            pairs.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap())).collect()
+        };
+        let streaming = ("x-amz-content-sha256", "STREAMING-UNSIGNED-PAYLOAD-TRAILER");
+        assert!(is_decoded(&headers(&[]), false));
+        assert!(is_decoded(&headers(&[("content-encoding", "gzip")]), false));
+        for framed in [
+            ("content-encoding", "gzip, aws-chunked"),
+            ("x-amz-trailer", "x-amz-checksum-crc32"),
+            ("x-amz-decoded-content-length", "5"),
+        ] {
+            assert!(is_decoded(&headers(&[framed, streaming]), true), "{framed:?}");
+            assert!(!is_decoded(&headers(&[framed, streaming]), false), "{framed:?}: unsigned, or in the URL");
+            assert!(!is_decoded(&headers(&[framed, ("x-amz-content-sha256", "UNSIGNED-PAYLOAD")]), true), "{framed:?}");
+        }
     }
 }

@@ -16,7 +16,12 @@ use s3s::dto::{
     CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopyPartResult, MetadataDirective, TaggingDirective,
     UploadPartCopyInput, UploadPartCopyOutput,
 };
-use s3s::{S3ErrorCode, S3Request, S3Result, s3_error};
+use s3s::{S3Error, S3ErrorCode, S3Request, S3Result, s3_error};
+
+/// A condition of the source that does not hold: there is nothing to answer without a change.
+fn of_source(why: S3Error) -> S3Error {
+    if matches!(why.code(), S3ErrorCode::NotModified) { s3_error!(PreconditionFailed) } else { why }
+}
 
 /// The object that a copy is made of.
 fn source(headers: &HeaderMap) -> S3Result<(String, String)> {
@@ -56,10 +61,7 @@ impl Gateway {
             },
         };
         let copied = self.beside(move |objects| {
-            let shown = show(objects, (&from.0, &from.1), &conditions, None, None).map_err(|why| {
-                let is_unmet = matches!(why.code(), S3ErrorCode::NotModified);
-                if is_unmet { s3_error!(PreconditionFailed) } else { why }
-            })?;
+            let shown = show(objects, (&from.0, &from.1), &conditions, None, None).map_err(of_source)?;
             let mut about = shown.about;
             if replaces {
                 (about.headers, about.metadata) = (said.headers, said.metadata);
@@ -111,7 +113,8 @@ impl Gateway {
         let Target::File { parent, name } = target else { return Err(s3_error!(InternalError)) };
         let kind = self.etag;
         let tag = self.beside(move |objects| {
-            let shown = show(objects, (&from.0, &from.1), &conditions, range.map(|(range, _)| range), None)?;
+            let shown = show(objects, (&from.0, &from.1), &conditions, range.map(|(range, _)| range), None);
+            let shown = shown.map_err(of_source)?;
             if range.is_some_and(|(_, last)| last != shown.range.end - 1) {
                 return Err(s3_error!(InvalidRange, "the source ends before the range does"));
             }

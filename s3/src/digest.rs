@@ -23,6 +23,8 @@ pub struct Claims {
     pub checksums: BTreeMap<&'static str, String>,
     /// Algorithms whose checksum comes behind the body, or that the client wants.
     pub wanted: Vec<&'static str>,
+    /// Algorithms whose checksum the client says it sends behind the body.
+    pub promised: Vec<&'static str>,
     /// The checksums behind the body.
     pub trailers: Option<TrailingHeaders>,
 }
@@ -45,8 +47,12 @@ impl Claims {
                 claims.checksums.insert(algorithm, value.to_owned());
             }
             let is_declared = declared.is_some_and(|declared| declared.eq_ignore_ascii_case(algorithm));
-            if is_declared || trailing.contains(&header) {
+            let is_promised = trailing.contains(&header);
+            if is_declared || is_promised {
                 claims.wanted.push(algorithm);
+            }
+            if is_promised {
+                claims.promised.push(algorithm);
             }
         }
         claims
@@ -87,6 +93,10 @@ impl Claims {
                     }
                 }
             });
+        }
+        // A body that was cut off has none.
+        if let Some(algorithm) = self.promised.iter().find(|algorithm| !said.contains_key(*algorithm)) {
+            return Err(s3_error!(IncompleteBody, "the {algorithm} that x-amz-trailer names is not behind the bytes"));
         }
         for (algorithm, said) in said {
             if sums.checksums.get(algorithm) != Some(&said) {
@@ -167,5 +177,15 @@ mod tests {
         assert!(claims.check(&sums(b"123456788")).is_err());
         let only_md5 = Claims { md5: claims.md5.clone(), ..Claims::default() };
         assert!(only_md5.check(&Sums::default()).is_err());
+    }
+
+    #[test]
+    fn a_checksum_that_is_promised_behind_the_bytes_is_there() {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-amz-trailer", "x-amz-checksum-crc32".parse().unwrap());
+        let claims = Claims::new(&headers, None, None, None);
+        let mut digest = claims.digest(Kind::Blake3);
+        digest.update(b"123456789");
+        assert_eq!(claims.check(&digest.finish()).unwrap_err().code(), &s3s::S3ErrorCode::IncompleteBody);
     }
 }

@@ -62,10 +62,16 @@ fn not_modified() -> S3Error {
     answer
 }
 
+/// The beginning of the year 1, and the end of the year 9999.
+const FIRST_SECOND: i64 = -62_135_596_800;
+const LAST_SECOND: i64 = 253_402_300_799;
+
 /// A time as answers have it.
 pub fn timestamp(time: Time) -> Timestamp {
-    let since = Duration::new(time.seconds.unsigned_abs(), time.nanoseconds);
-    let at = if time.seconds < 0 { UNIX_EPOCH.checked_sub(since) } else { UNIX_EPOCH.checked_add(since) };
+    // A file can have any time; answers have years of four digits.
+    let seconds = time.seconds.clamp(FIRST_SECOND, LAST_SECOND);
+    let since = Duration::new(seconds.unsigned_abs(), time.nanoseconds);
+    let at = if seconds < 0 { UNIX_EPOCH.checked_sub(since) } else { UNIX_EPOCH.checked_add(since) };
     Timestamp::from(at.unwrap_or(UNIX_EPOCH))
 }
 

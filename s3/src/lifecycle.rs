@@ -202,7 +202,7 @@ impl Run<'_> {
                 break;
             }
             let now = (self.clock)();
-            let is_old = |file: &Attributes| has_ended(file.modified.seconds, days, now);
+            let is_old = |file: &Attributes| has_ended(file.modified.seconds.max(file.created.seconds), days, now);
             for key in page.keys.iter().filter(|key| is_old(&key.file)) {
                 if self.is_over() {
                     break;

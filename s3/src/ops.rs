@@ -12,8 +12,8 @@ use crate::put::Put;
 use crate::reading::{self, Shown, Texts, etag, limit, show};
 use crate::rights::Asker;
 use crate::token::{from_token, token};
-use hyper::StatusCode;
 use hyper::http::Extensions;
+use hyper::{HeaderMap, StatusCode};
 use objects::Objects;
 use objects::about::About;
 use objects::multipart;
@@ -27,8 +27,11 @@ fn ok<T>(output: T) -> Answer<T> {
     Ok(S3Response::new(output))
 }
 
-fn length(said: Option<i64>) -> Option<u64> {
-    said.and_then(|said| u64::try_from(said).ok())
+/// The length of a body, without the framing of aws-chunked. The end of such a body says nothing of
+/// whether it is whole.
+fn body_length(headers: &HeaderMap, said: Option<i64>) -> Option<u64> {
+    let decoded = headers.get("x-amz-decoded-content-length").and_then(|value| value.to_str().ok()?.parse().ok());
+    decoded.or_else(|| said.and_then(|said| u64::try_from(said).ok()))
 }
 
 fn wants_checksums(mode: Option<&ChecksumMode>) -> bool {
@@ -99,7 +102,7 @@ impl S3 for Gateway {
         self.permit_tags(&req.extensions, &req.headers, (&input.bucket, &input.key)).await?;
         let target = Target::Object { bucket: input.bucket, key: input.key, condition };
         let about = about(&req.headers, input.metadata)?;
-        let put = Put { target, about, claims, length: length(input.content_length) };
+        let put = Put { target, about, claims, length: body_length(&req.headers, input.content_length) };
         let (about, size) = self.store(put, input.body).await?;
         let sums = checksum(&about.checksums);
         ok(PutObjectOutput {
@@ -282,7 +285,8 @@ impl S3 for Gateway {
         let target = self.part(input.bucket, input.key, input.upload_id, input.part_number).await?;
         let declared = input.checksum_algorithm.as_ref().map(ChecksumAlgorithm::as_str);
         let claims = Claims::new(&req.headers, declared, input.content_md5, req.trailing_headers);
-        let put = Put { target, about: About::default(), claims, length: length(input.content_length) };
+        let length = body_length(&req.headers, input.content_length);
+        let put = Put { target, about: About::default(), claims, length };
         let (about, _) = self.store(put, input.body).await?;
         let sums = checksum(&about.checksums);
         ok(UploadPartOutput {

@@ -40,6 +40,8 @@ const LEFT: Duration = Duration::from_secs(10);
 
 /// How many requests may wait for disks and servers at a time; the others wait for those.
 const BLOCKING: usize = 256;
+/// A listing goes down a directory for each part of a key, which has up to 1024 of them.
+const STACK_BYTES: usize = 8 << 20;
 
 /// The type of what HTML forms send.
 const FORM: &[u8] = b"multipart/form-data";
@@ -172,7 +174,8 @@ pub fn run(
 ) -> fs::Result<()> {
     let failed = |why: std::io::Error| fs::Error::Unavailable(why.to_string());
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let runtime = builder.thread_name("s3").max_blocking_threads(BLOCKING).enable_all().build().map_err(failed)?;
+    builder.thread_name("s3").thread_stack_size(STACK_BYTES).max_blocking_threads(BLOCKING);
+    let runtime = builder.enable_all().build().map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     let served = runtime.block_on(async {
         let listener = TcpListener::from_std(listener).map_err(failed)?;

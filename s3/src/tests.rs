@@ -5,6 +5,7 @@ mod etags;
 mod listing;
 mod names;
 mod settings;
+mod uploads;
 
 use crate::gateway::Gateway;
 use fs::{Create, FileKind, FileSystem, OpenOptions, ROOT};

@@ -102,7 +102,7 @@ impl Replay {
             let oldest = state.requests.iter().find(|(_, record)| record.has_ended());
             let Some(oldest) = oldest.map(|(&request, _)| request) else { break };
             state.requests.remove(&oldest);
-            state.answered = state.answered.max(oldest + 1);
+            state.answered = state.answered.max(oldest.saturating_add(1));
         }
         let mut own = None;
         loop {

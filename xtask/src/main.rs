@@ -21,6 +21,7 @@ mod s3;
 mod simulate;
 mod suite;
 mod torture;
+mod wrapper;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -44,6 +45,7 @@ cargo xtask TASK
   console the page of weft console in a headless Chromium, with screens in target/console, and by keyboard
   package [--deb] [--rpm] [--revision N] [--weft PROGRAM]
           packages of a release build in target/package, by dpkg-deb and rpmbuild (docs/packages.md)
+  manifests   packages/kubernetes from its chart
   units   that the systemd units may do no more on a machine than they need
   python  the Python package's wheel, and its tests with pandas, pyarrow, zarr and xarray, which come from PyPI
   mir     look through what a release build compiles for values that rustc 1.95 and 1.96 free twice
@@ -72,6 +74,9 @@ cargo xtask TASK
 ";
 
 fn main() -> ExitCode {
+    if let Some(code) = wrapper::ended() {
+        return code;
+    }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let done = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test(),
@@ -91,6 +96,7 @@ fn main() -> ExitCode {
             said(cargo(&["build", "--release"], &[]).and_then(|()| optional("S3 clients", s3::check(&root(), &weft()))))
         }
         ["package", ref rest @ ..] => package::run(&root(), rest),
+        ["manifests"] => package::manifests(&root(), true),
         ["csi"] => {
             said(cargo(&["build", "--release"], &[]).and_then(|()| optional("CSI", csi::check(&root(), &weft()))))
         }
@@ -169,6 +175,7 @@ fn check() -> Result<(), String> {
     cargo(&["fmt", "--all", "--check"], &[])?;
     links::check(&root)?;
     rules::check(&root, false)?;
+    package::manifests(&root, false)?;
     // No other step compiles these features.
     let lints = [
         "clippy",

@@ -1,7 +1,7 @@
 //! Builds test programs and runs several of them at a time: most tests wait for servers and disks
 //! rather than compute.
 
-use crate::mir;
+use crate::{mir, wrapper};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -17,8 +17,7 @@ pub fn processors() -> usize {
 
 /// The environment of the tests' build. Libraries and programs are those that users have.
 pub fn as_users() -> Vec<(&'static str, &'static str)> {
-    let wrapper = ("RUSTC_WRAPPER", concat!(env!("CARGO_MANIFEST_DIR"), "/as-users.sh"));
-    mir::environment().into_iter().chain([wrapper]).collect()
+    wrapper::environment().into_iter().flatten().chain(mir::environment()).collect()
 }
 
 /// The environment of all tests. Most wait for others, so there are more of them at a time than

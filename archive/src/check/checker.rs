@@ -108,7 +108,7 @@ impl<'a> Checker<'a> {
             return Ok(Err("its content is not what was archived: its hash differs".into()));
         }
         self.tally.files += 1;
-        self.tally.bytes += stat.size;
+        self.tally.bytes = self.tally.bytes.saturating_add(stat.size);
         self.tally.sizes.add(stat.size);
         Ok(Ok(()))
     }
@@ -169,7 +169,7 @@ impl Craft for Checker<'_> {
         let mut made = Made { good: true, ..Made::default() };
         if let Work::Files(groups) = work {
             for group in groups {
-                made.bytes += self.group(group, problems)?;
+                made.bytes = made.bytes.saturating_add(self.group(group, problems)?);
             }
         }
         Ok(made)

@@ -135,7 +135,7 @@ impl Encoder<'_> {
             self.later.changed();
         }
         self.tally.unchanged_files += 1;
-        self.tally.unchanged_bytes += bytes_of(&source.item.stat);
+        self.tally.unchanged_bytes = self.tally.unchanged_bytes.saturating_add(bytes_of(&source.item.stat));
         Ok(())
     }
 

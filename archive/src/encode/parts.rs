@@ -243,7 +243,7 @@ impl Encoder<'_> {
         self.volume().unlink(self.job.hidden, &notes)?;
         self.later.touch(place);
         self.tally.files += 1;
-        self.tally.bytes += bytes_of(stat);
+        self.tally.bytes = self.tally.bytes.saturating_add(bytes_of(stat));
         self.tally.sizes.add(stat.size);
         Ok(())
     }

@@ -81,7 +81,7 @@ impl Craft for Restorer<'_> {
         match work {
             Work::Files(groups) => {
                 for group in groups {
-                    made.bytes += self.group(group, problems)?;
+                    made.bytes = made.bytes.saturating_add(self.group(group, problems)?);
                 }
             }
             Work::Open(large) => match self.open(large) {
@@ -250,7 +250,11 @@ impl<'a> Restorer<'a> {
 
     fn unchanged(&mut self, item: &Item) -> Result<(), Trouble> {
         self.tally.unchanged_files += 1;
-        self.tally.unchanged_bytes += if item.stat.kind == FileKind::File { item.stat.size } else { 0 };
+        self.tally.unchanged_bytes = self.tally.unchanged_bytes.saturating_add(if item.stat.kind == FileKind::File {
+            item.stat.size
+        } else {
+            0
+        });
         Ok(())
     }
 

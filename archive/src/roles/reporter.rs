@@ -79,7 +79,7 @@ impl<S: Show> Reporter<S> {
             worker.timeline.add(span.start, span.end);
             if span.phase == Phase::Work {
                 worker.tasks += 1;
-                worker.bytes += span.bytes;
+                worker.bytes = worker.bytes.saturating_add(span.bytes);
                 self.facts.throughput.add(span.end, span.bytes);
             }
         }
@@ -87,13 +87,13 @@ impl<S: Show> Reporter<S> {
 
     fn count(&mut self, tally: &Tally) {
         self.facts.files += tally.files;
-        self.facts.bytes += tally.bytes;
+        self.facts.bytes = self.facts.bytes.saturating_add(tally.bytes);
         self.facts.others += tally.others;
         self.facts.unchanged_files += tally.unchanged_files;
-        self.facts.unchanged_bytes += tally.unchanged_bytes;
+        self.facts.unchanged_bytes = self.facts.unchanged_bytes.saturating_add(tally.unchanged_bytes);
         self.facts.sizes.merge(&tally.sizes);
         self.facts.found_files += tally.found_files;
-        self.facts.found_bytes += tally.found_bytes;
+        self.facts.found_bytes = self.facts.found_bytes.saturating_add(tally.found_bytes);
     }
 }
 

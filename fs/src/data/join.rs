@@ -53,6 +53,9 @@ impl FileSystem {
             if range.end > size || range.start > range.end {
                 return Err(Error::Meta(meta::Error::Invalid("a range is not in its file".into())));
             }
+            let length = range.end - range.start;
+            let next = end.checked_add(length).filter(|next| i64::try_from(*next).is_ok());
+            let next = next.ok_or(Error::Meta(meta::Error::TooLarge))?;
             let mut rest = range.clone();
             while !rest.is_empty() {
                 let (extents, covered) = self.next_extents(*ino, rest)?;
@@ -60,7 +63,7 @@ impl FileSystem {
                 let moved = |extent: Extent| Extent { offset: extent.offset - range.start + end, ..extent };
                 joined.extend(extents.into_iter().map(moved));
             }
-            end += range.end - range.start;
+            end = next;
         }
         if end == begin {
             return Ok(begin);

@@ -141,8 +141,9 @@ fn space_of(targets: &[TargetSpace], k: u64, blocks: u64, most: u64) -> (u64, u6
     }
     let blocks = blocks.min(targets.len() as u64 * most);
     spaces.iter_mut().for_each(|(targets, ..)| *targets *= most);
-    let fits =
-        |of: fn(&(u64, u64, u64)) -> (u64, u64)| balanced(&spaces.iter().map(of).collect::<Vec<_>>(), blocks) * k;
+    let fits = |of: fn(&(u64, u64, u64)) -> (u64, u64)| {
+        balanced(&spaces.iter().map(of).collect::<Vec<_>>(), blocks).saturating_mul(k)
+    };
     (fits(|space| (space.0, space.1)), fits(|space| (space.0, space.2)))
 }
 

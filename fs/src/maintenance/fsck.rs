@@ -263,7 +263,8 @@ impl FileSystem {
         for (&set, candidates) in &sets {
             stripes.extend(self.take_in_set(&mut finder, set, candidates, &mut done)?);
         }
-        self.engine()?.meta.skip_sets(sets.keys().last().copied().unwrap_or_default())?;
+        let last = sets.range(..=meta::MAX_SKIPPED).next_back().map_or_else(SetId::default, |(&set, _)| set);
+        self.engine()?.meta.skip_sets(last)?;
         if let Some(last) = stripes.iter().map(|stripe| stripe.sequence).max() {
             let opening: u64 = self.engine()?.meta.setting("openings")?.unwrap_or(0);
             self.engine()?.meta.put_setting("openings", &opening.max(last.0 / STRIPES_PER_OPENING))?;
@@ -343,7 +344,8 @@ impl FileSystem {
         let modified = file.map(|file| file.modified);
         self.meta.change_content(made, &ContentEdit { ranges, resize: Resize::AtLeast(size), modified })?;
         done.files += 1;
-        done.bytes += size;
+        // Files have holes.
+        done.bytes = done.bytes.saturating_add(size);
         Ok((path, size))
     }
 }

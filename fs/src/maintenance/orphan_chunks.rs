@@ -342,7 +342,10 @@ impl FileSystem {
         let mut newest = SetId::default();
         for file in files {
             let Some((set, position)) = set_of(file) else { continue };
-            newest = newest.max(set);
+            // Others are no numbers that a volume gave out.
+            if set <= meta::MAX_SKIPPED {
+                newest = newest.max(set);
+            }
             if !self.store.history.made_before(set) {
                 continue;
             }

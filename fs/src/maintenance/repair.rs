@@ -187,6 +187,9 @@ impl FileSystem {
         loop {
             let Some(set) = lock(&shared.queue).next() else { return Ok(done) };
             shared.control.go_on()?;
+            if self.is_closed() {
+                return Err(volume::Error::Interrupted.into());
+            }
             shared.shown.next(set.set);
             let failed = match self.repair_set(&set, &mut done, shared) {
                 Err(error @ crate::Error::Volume(volume::Error::Interrupted)) => return Err(error),

@@ -4,6 +4,7 @@
 
 use super::TargetFile;
 use crate::format::{Claim, ClaimRecord, Epoch, MAX_LEASE};
+use plan::SetId;
 use std::fmt;
 use std::io::{Error, ErrorKind, Result};
 use std::time::Duration;
@@ -179,12 +180,13 @@ pub enum ClaimedChange {
 
 impl ClaimedChange {
     /// Whether this change of a file needs the claim. Clients append to chunks with a permission of
-    /// their own, and an unfinished rebuild has no owner yet.
+    /// their own, and stores write chunks that are being rebuilt. Set 0 is that of probes, which
+    /// clients remove.
     pub fn needs_claim(self, file: TargetFile) -> bool {
         match file {
             TargetFile::Label | TargetFile::NewLabel | TargetFile::Journal { .. } | TargetFile::Snapshot { .. } => true,
-            TargetFile::Chunk { .. } => self == Self::Remove,
-            TargetFile::NewChunk { .. } => false,
+            TargetFile::NewChunk { set: SetId(0), .. } => false,
+            TargetFile::Chunk { .. } | TargetFile::NewChunk { .. } => self == Self::Remove,
         }
     }
 }

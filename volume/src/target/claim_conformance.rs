@@ -11,6 +11,7 @@ use std::time::Duration;
 const LEASE: Duration = Duration::from_secs(30);
 const CHUNK: TargetFile = TargetFile::Chunk { set: SetId(3), position: Position(1) };
 const NEW_CHUNK: TargetFile = TargetFile::NewChunk { set: SetId(3), position: Position(1) };
+const PROBE: TargetFile = TargetFile::NewChunk { set: SetId(0), position: Position(7) };
 
 /// A claim of the volume that the target belongs to.
 pub(super) fn claim(number: u64, id: u128, holder: u128) -> Claim {
@@ -55,6 +56,9 @@ fn change(target: &dyn Target, expected: impl Fn(std::io::Result<()>, &str)) {
     expected(target.rename(NEW_CHUNK, CHUNK), "rename");
     expected(target.allocate(CHUNK, Allocation::Punch(0..1)), "punch");
     expected(target.remove(CHUNK), "remove a chunk");
+    // Another holder may rebuild it by now.
+    expected(target.remove(NEW_CHUNK), "remove a chunk that is being rebuilt");
+    target.remove(PROBE).expect("remove a probe");
 }
 
 /// Claims the target, and releases it at the end. The target has no files, before and after.
@@ -110,11 +114,10 @@ pub(super) fn claims(target: &dyn Target) {
     target.write(CHUNK, 0, &bytes, Durable::Later).and_then(|_| target.sync(CHUNK)).expect("append to a chunk");
     target.write(NEW_CHUNK, 0, &bytes, Durable::Later).and_then(|_| target.sync(NEW_CHUNK)).expect("rebuild a chunk");
     change(target, |done, what| assert_eq!(fenced_by(&done.expect_err(what)), epoch(3, 3), "{what}"));
-    target.remove(NEW_CHUNK).expect("remove what was not finished");
     // Another holder gets it at once.
     let third = of(4, 4, 2);
     take(target, &third).expect("nobody has it");
-    target.remove(CHUNK).expect("remove a chunk");
+    [CHUNK, NEW_CHUNK].into_iter().for_each(|file| target.remove(file).expect("remove chunks"));
     target.claim(&ClaimRequest::Release(third.epoch)).expect("release");
     assert_eq!(read(target).claim, Some(third));
 }

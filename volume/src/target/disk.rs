@@ -489,7 +489,11 @@ impl Target for Disk {
         }
         let stat = rustix::fs::fstatvfs(&self.directory)?;
         let unit = stat.f_frsize;
-        Ok(Space { total: stat.f_blocks * unit, free: stat.f_bavail * unit, system: self.identity.0 })
+        Ok(Space {
+            total: stat.f_blocks.saturating_mul(unit),
+            free: stat.f_bavail.saturating_mul(unit),
+            system: self.identity.0,
+        })
     }
 
     fn owner(&self) -> Option<Owner<'_>> {

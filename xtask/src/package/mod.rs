@@ -1,6 +1,7 @@
 //! `cargo xtask package`: packages for Debian and for Red Hat's family, by their own tools.
 
 mod deb;
+mod manifests;
 mod rpm;
 mod tree;
 mod units;
@@ -9,6 +10,7 @@ use crate::peers::output_of;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+pub use manifests::manifests;
 pub use units::check as check_units;
 
 /// What a package is made of, and what it is called.

@@ -158,8 +158,8 @@ impl Row {
         self.targets += 1;
         self.problems += usize::from(target.problem.is_some());
         self.draining += usize::from(target.role == Role::Draining);
-        self.free += target.space.map_or(0, |(_, free)| free);
-        self.total += target.space.map_or(0, |(total, _)| total);
+        let (total, free) = target.space.unwrap_or_default();
+        (self.total, self.free) = (self.total.saturating_add(total), self.free.saturating_add(free));
         self.chunks += target.chunks;
     }
 

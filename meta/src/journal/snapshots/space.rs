@@ -39,7 +39,8 @@ impl Gauge {
         // What is committed meanwhile may count twice, which is better than not at all.
         let before = shared.slack.load(Ordering::Relaxed);
         let free = self.free(shared);
-        let Some(free) = free else { return };
+        // Some systems report as much as a number can say.
+        let Some(free) = free.map(|free| free.min(i64::MAX.unsigned_abs() / 4)) else { return };
         let (slack, due) = {
             let files = shared.files();
             let slack = (free + files.underway).cast_signed() - files.need(&shared.limits).cast_signed();
