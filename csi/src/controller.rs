@@ -16,7 +16,9 @@ const AFTER: &str = "after:";
 /// CREATE_DELETE_VOLUME, LIST_VOLUMES, GET_CAPACITY, EXPAND_VOLUME, SINGLE_NODE_MULTI_WRITER.
 const CAPABILITIES: [i32; 5] = [1, 3, 4, 9, 13];
 
-pub fn capabilities(_: &Driver, _: Nothing) -> Result<ServiceCapabilities, Status> {
+pub fn capabilities(driver: &Driver, _: Nothing) -> Result<ServiceCapabilities, Status> {
+    // Whoever asks begins to use this controller: an earlier one may have left what was deleted.
+    driver.remove_deleted();
     let capabilities = CAPABILITIES.map(|kind| ServiceCapability { rpc: Some(Kind { kind }) });
     Ok(ServiceCapabilities { capabilities: capabilities.into() })
 }
@@ -31,8 +33,6 @@ pub fn create(driver: &Driver, asked: CreateVolumeRequest) -> Result<CreateVolum
         return Err(Status::invalid_argument(format!("there is no parameter {parameter:?}")));
     }
     let volume = driver.volumes()?.create(name, asked.capacity_range.as_ref())?;
-    // An earlier process may have left some.
-    driver.remove_deleted();
     Ok(CreateVolumeResponse { volume: Some(volume) })
 }
 

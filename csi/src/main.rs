@@ -29,7 +29,9 @@ use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 
 /// How long a container's other processes have to end. Its manifest gives it 60 seconds.
-const ENDS_WITHIN: Duration = Duration::from_secs(45);
+const ENDS_WITHIN: Duration = Duration::from_secs(40);
+/// How long calls have to end.
+const CALLS_END_WITHIN: Duration = Duration::from_secs(10);
 
 /// Serve persistent volumes of Kubernetes (CSI 1.13): each is a directory of a Weft volume
 #[derive(Parser)]
@@ -100,6 +102,12 @@ fn run(arguments: Arguments) -> Result<(), String> {
     let on_signal = move || {
         if let Some(stop) = stop.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = stop.send(());
+            // Calls may wait for a volume that does not answer.
+            std::thread::spawn(|| {
+                std::thread::sleep(CALLS_END_WITHIN);
+                end();
+                std::process::exit(0);
+            });
         }
     };
     ctrlc::set_handler(on_signal).map_err(|why| why.to_string())?;
@@ -115,15 +123,17 @@ fn run(arguments: Arguments) -> Result<(), String> {
         served.map_err(|why| why.to_string())
     })?;
     let _ = fs::remove_file(socket);
-    // The mount stays, as pods use it; but a container ends with its first process.
-    if std::process::id() == 1 {
-        end_others();
-    }
+    end();
+    runtime.shutdown_background();
     Ok(())
 }
 
-/// Ends the other processes of a container: a mount commits what it has.
-fn end_others() {
+/// Ends the other processes of a container, which ends with its first one: a mount commits what it
+/// has. Outside of a container the mount stays, as pods use it.
+fn end() {
+    if std::process::id() != 1 {
+        return;
+    }
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     for other in processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)) {
         if !other.is_init() {

@@ -1,7 +1,7 @@
 //! The mount of the Weft volume, and bind mounts of directories in it.
 
 use crate::volumes::is_at;
-use rustix::fs::{StatVfsMountFlags, statvfs};
+use rustix::fs::{StatVfs, StatVfsMountFlags, fstatvfs, statvfs};
 use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount_bind, mount_change, mount_remount, unmount,
@@ -84,8 +84,10 @@ impl WeftMount {
         if !is_at(source, target) {
             return self.bind(source, target, read_only);
         }
-        let flags = statvfs(target).map_err(|why| failed("look at", target, why))?.f_flag;
-        match flags.contains(StatVfsMountFlags::RDONLY) == read_only {
+        let is_read_only = |space: StatVfs| space.f_flag.contains(StatVfsMountFlags::RDONLY);
+        let is = is_read_only(statvfs(target).map_err(|why| failed("look at", target, why))?);
+        // All of a mount that is read-only itself is.
+        match is == (read_only || fstatvfs(source).is_ok_and(is_read_only)) {
             true => Ok(()),
             false => Err(Status::already_exists(format!("{} is there with other rights", target.display()))),
         }

@@ -31,8 +31,10 @@ pub fn publish(driver: &Driver, asked: NodePublishVolumeRequest) -> Result<Nothi
     let capability = asked.volume_capability.as_slice();
     supported(capability)?;
     let read_only = asked.readonly || capability.iter().any(is_read_only);
+    // This may wait for long, and must not keep a pod from its end.
+    let source = driver.volumes()?.directory(id)?;
     let _claim = driver.claim(target)?;
-    driver.mount.publish(&driver.volumes()?.directory(id)?, target, read_only)?;
+    driver.mount.publish(&source, target, read_only)?;
     Ok(Nothing {})
 }
 

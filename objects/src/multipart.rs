@@ -157,7 +157,7 @@ pub fn complete(
     condition: &Condition,
 ) -> Result<About> {
     let done = complete_once(objects, (bucket, key, id), wanted, condition);
-    let is_repeated = |why: &Error| matches!(why.code(), Code::NoSuchUpload | Code::PreconditionFailed);
+    let is_repeated = |why: &Error| matches!(why.code(), Code::NoSuchUpload);
     let before = || {
         let etag = etag::of_parts(wanted.iter().map(|(_, etag)| etag.as_str()))?;
         let about = objects.about(&objects.find(bucket, key).ok()??.file).ok()?;

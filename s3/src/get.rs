@@ -70,8 +70,10 @@ const LAST_SECOND: i64 = 253_402_300_799;
 pub fn timestamp(time: Time) -> Timestamp {
     // A file can have any time; answers have years of four digits.
     let seconds = time.seconds.clamp(FIRST_SECOND, LAST_SECOND);
-    let since = Duration::new(seconds.unsigned_abs(), time.nanoseconds);
+    let since = Duration::from_secs(seconds.unsigned_abs());
     let at = if seconds < 0 { UNIX_EPOCH.checked_sub(since) } else { UNIX_EPOCH.checked_add(since) };
+    // They count forwards before 1970, too.
+    let at = at.and_then(|at| at.checked_add(Duration::from_nanos(time.nanoseconds.into())));
     Timestamp::from(at.unwrap_or(UNIX_EPOCH))
 }
 

@@ -8,13 +8,14 @@
 //!   that are longer; `asked`, `headers`, `digest`, `token`: what requests say.
 //! - `settings`, `configure`, `policy`, `cors`, `lifecycle`: what is set for a bucket.
 //! - `keys`, `rights`, `permits`, `access`, `known`: who may do what.
-//! - `server`, `silence`, `sweep`: the connections, and what is done without being asked.
+//! - `server`, `silence`, `chunks`, `sweep`: the connections, and what is done without being asked.
 #![forbid(unsafe_code)]
 
 mod access;
 mod asked;
 mod buckets;
 mod buffers;
+mod chunks;
 mod configure;
 mod copying;
 mod cors;

@@ -2,6 +2,7 @@
 //! take together is bounded by the gateway.
 
 use crate::access::Access;
+use crate::chunks::Bounded;
 use crate::cors::FromPage;
 use crate::gateway::Gateway;
 use crate::keys::KeyFile;
@@ -125,8 +126,10 @@ impl Service<Request<Incoming>> for Numbered {
         let is_preflight = page.as_ref().is_some_and(|page| page.is_preflight);
         let gateway = page.is_some().then(|| self.gateway.clone());
         let served = (!is_form && !is_preflight).then(|| {
-            let (service, request) =
-                (self.service.clone(), request.map(|body| Body::http_body_unsync(Heard::new(body))));
+            let (parts, body) = request.into_parts();
+            let body = Bounded::new(&parts.headers, Heard::new(body));
+            let request = Request::from_parts(parts, Body::http_body_unsync(body));
+            let service = self.service.clone();
             async move { service.call(request).await }
         });
         Box::pin(async move {

@@ -204,8 +204,8 @@ fn check() -> Result<(), String> {
 }
 
 /// Everything that is tested; `weft-mpi` is added where MPI is.
-const ALL: [&str; 5] = ["--release", "--workspace", "--tests", "--exclude", "weft-mpi"];
-const ALL_WITH_MPI: [&str; 5] = ["--release", "--workspace", "--tests", "--features", "weft-mpi/mpi"];
+const ALL: [&str; 7] = ["--release", "--workspace", "--tests", "--exclude", "weft-mpi", "--features", "weft-csi/csi"];
+const ALL_WITH_MPI: [&str; 5] = ["--release", "--workspace", "--tests", "--features", "weft-mpi/mpi,weft-csi/csi"];
 /// The kernels' own tests once more: with assertions, and little optimised, or compiling them takes
 /// minutes. All others run the kernels that users run.
 const KERNELS_WITH_ASSERTIONS: [&str; 9] = [
@@ -230,7 +230,7 @@ fn test() -> Result<(), String> {
         peers.into_iter().map(|(peer, why)| format!("comparison with {peer} ({why})")).collect();
     let must_look = mir::not_needed();
     let mpi = mpi::ready();
-    let all = if mpi.is_ok() { ALL_WITH_MPI } else { ALL };
+    let all = if mpi.is_ok() { &ALL_WITH_MPI[..] } else { &ALL[..] };
     skipped.extend(mpi.err().map(|why| format!("weft-mpi, the archive encoder under MPI ({why})")));
     // Most tests wait for servers and disks, and leave the processors to the compiler.
     let at_once = suite::processors() + 1;
@@ -239,8 +239,13 @@ fn test() -> Result<(), String> {
             // What comes from elsewhere comes meanwhile. The step that needs it says what did not.
             scope.spawn(|| python::prepare(&root));
             // The library that Python loads. All below it is compiled by then.
-            let library = || cargo(&[&["build", "--lib"], &all[..]].concat(), &suite::as_users());
-            suite::build_and_run(&root, &[KERNELS_WITH_ASSERTIONS.to_vec(), all.to_vec()], at_once, library)
+            let library = || cargo(&[&["build", "--lib"], all].concat(), &suite::as_users());
+            suite::build_and_run(
+                &root,
+                &[(" with assertions", KERNELS_WITH_ASSERTIONS.to_vec()), ("", all.to_vec())],
+                at_once,
+                library,
+            )
         })
     });
     let documented = steps

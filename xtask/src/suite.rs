@@ -3,6 +3,7 @@
 
 use crate::{mir, wrapper};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -73,20 +74,21 @@ impl Queue {
 }
 
 /// Compiles what each `cargo test ARGUMENTS` would run, and runs each program as soon as it is
-/// there, `at_once` at a time. `then` follows the compiling. What is compiled yields to what runs.
+/// there, `at_once` at a time. Each build has a kind, which names its programs, too. `then` follows
+/// the compiling. What is compiled yields to what runs.
 ///
 /// # Errors
 /// Everything that failed.
 pub fn build_and_run(
     root: &Path,
-    builds: &[Vec<&str>],
+    builds: &[(&str, Vec<&str>)],
     at_once: usize,
     then: impl FnOnce() -> Result<(), String> + Send,
 ) -> Result<(), String> {
     let queue = Queue::default();
     std::thread::scope(|scope| {
         let built = scope.spawn(|| {
-            let built = builds.iter().try_for_each(|arguments| build(root, arguments, &queue));
+            let built = builds.iter().try_for_each(|(kind, arguments)| build(root, kind, arguments, &queue));
             queue.close();
             built.and_then(|()| then())
         });
@@ -99,7 +101,7 @@ pub fn build_and_run(
     })
 }
 
-fn build(root: &Path, arguments: &[&str], queue: &Queue) -> Result<(), String> {
+fn build(root: &Path, kind: &str, arguments: &[&str], queue: &Queue) -> Result<(), String> {
     let start = Instant::now();
     eprintln!("== cargo test --no-run {}", arguments.join(" "));
     let mut cargo = Command::new("nice")
@@ -111,24 +113,77 @@ fn build(root: &Path, arguments: &[&str], queue: &Queue) -> Result<(), String> {
         .spawn()
         .map_err(|why| format!("cargo could not be started: {why}"))?;
     let lines = BufReader::new(cargo.stdout.take().expect("it is piped")).lines();
-    lines.map_while(Result::ok).filter_map(|line| program(&line)).for_each(|program| queue.push(program));
+    let mut held = Held::default();
+    let push = |program: Program| queue.push(Program { name: program.name.clone() + kind, ..program });
+    for made in lines.map_while(Result::ok).filter_map(|line| made(&line)) {
+        held.take(made).into_iter().for_each(push);
+    }
+    held.tests.into_iter().for_each(push);
     let status = cargo.wait().map_err(|why| format!("cargo: {why}"))?;
     eprintln!("== compiled in {} s", start.elapsed().as_secs());
     if status.success() { Ok(()) } else { Err(format!("cargo test --no-run {} failed", arguments.join(" "))) }
 }
 
-/// The test program that a line of cargo's messages tells of.
-fn program(line: &str) -> Option<Program> {
+/// Tests whose package has a program, until that is compiled: they run it, and some run `weft`
+/// beside it.
+#[derive(Default)]
+struct Held {
+    programs: BTreeSet<String>,
+    tests: Vec<Program>,
+}
+
+impl Held {
+    /// What can be run now.
+    fn take(&mut self, made: Made) -> Vec<Program> {
+        match made {
+            Made::Test(program) if program.is_outside() => self.tests.push(program),
+            Made::Test(program) => return vec![program],
+            Made::Program(package) => _ = self.programs.insert(package),
+        }
+        let is_ready = |test: &mut Program| {
+            self.programs.contains(test.package()) && self.programs.contains("cli") || !test.has_program()
+        };
+        self.tests.extract_if(.., is_ready).collect()
+    }
+}
+
+impl Program {
+    /// `fs` of `fs::soak`.
+    fn package(&self) -> &str {
+        self.name.split("::").next().unwrap_or_default()
+    }
+
+    /// Whether these are tests outside of the crate.
+    fn is_outside(&self) -> bool {
+        self.name.contains("::")
+    }
+
+    fn has_program(&self) -> bool {
+        ["src/main.rs", "src/bin"].iter().any(|path| self.folder.join(path).exists())
+    }
+}
+
+/// What a line of cargo's messages tells of.
+enum Made {
+    Test(Program),
+    /// A program, by its package.
+    Program(String),
+}
+
+fn made(line: &str) -> Option<Made> {
     let message: Value = serde_json::from_str(line).ok()?;
-    if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
+    if message["reason"] != "compiler-artifact" {
         return None;
     }
     let path = message["executable"].as_str()?.into();
     let folder = Path::new(message["manifest_path"].as_str()?).parent()?.to_owned();
     let package = folder.file_name()?.to_str()?.to_owned();
     let (target, kind) = (message["target"]["name"].as_str()?, &message["target"]["kind"][0]);
+    if message["profile"]["test"] != true {
+        return (kind == "bin").then_some(Made::Program(package));
+    }
     let name = if kind == "test" { format!("{package}::{target}") } else { package };
-    Some(Program { name, path, folder, arguments: Vec::new() })
+    Some(Made::Test(Program { name, path, folder, arguments: Vec::new() }))
 }
 
 /// Runs them all, `at_once` at a time, even if some fail, and prints the output of those that
@@ -272,13 +327,29 @@ mod tests {
     }
 
     #[test]
+    fn tests_of_programs_wait_for_these() {
+        let with_program = shell("one::runs", "");
+        fs::create_dir_all(with_program.folder.join("src/bin")).unwrap();
+        let (folder, mut held) = (with_program.folder.clone(), Held::default());
+        let names = |ready: Vec<Program>| ready.into_iter().map(|program| program.name).collect::<Vec<_>>();
+        assert_eq!(names(held.take(Made::Test(shell("one", "")))), ["one"]);
+        assert_eq!(names(held.take(Made::Test(shell("other::test", "")))), ["other::test"]);
+        assert!(held.take(Made::Test(with_program)).is_empty());
+        assert!(held.take(Made::Program("one".into())).is_empty());
+        assert_eq!(names(held.take(Made::Program("cli".into()))), ["one::runs"]);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
     fn test_programs_are_known_by_package_and_name() {
         let line = r#"{"reason":"compiler-artifact","manifest_path":"/p/fs/Cargo.toml","target":{"name":"soak","kind":["test"]},
             "profile":{"test":true},"executable":"/p/target/debug/deps/soak-1"}"#;
-        let found = program(line).unwrap();
+        let Some(Made::Test(found)) = made(line) else { panic!("a test program") };
         assert_eq!((found.name.as_str(), found.folder.to_str()), ("fs::soak", Some("/p/fs")));
-        assert!(program(&line.replace("true", "false")).is_none());
-        assert!(program(&line.replace("\"/p/target/debug/deps/soak-1\"", "null")).is_none());
-        assert!(program("warning: something").is_none());
+        assert!(made(&line.replace("true", "false")).is_none());
+        assert!(made(&line.replace("\"/p/target/debug/deps/soak-1\"", "null")).is_none());
+        assert!(made("warning: something").is_none());
+        let line = line.replace("true", "false").replace("[\"test\"]", "[\"bin\"]");
+        assert!(matches!(made(&line), Some(Made::Program(package)) if package == "fs"));
     }
 }

@@ -33,6 +33,25 @@ fn invalid(why: impl std::fmt::Display) -> Error {
     Error::Invalid(why.to_string())
 }
 
+/// The place of a machine that is talked with.
+struct Place {
+    busy: Arc<AtomicUsize>,
+    /// How many there were before.
+    number: usize,
+}
+
+impl Place {
+    fn take(busy: &Arc<AtomicUsize>) -> Self {
+        Self { busy: busy.clone(), number: busy.fetch_add(1, Ordering::SeqCst) }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.busy.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 impl Desk {
     /// For the authority in a directory, with the certificate of the machine `DIR/NAME`.
     ///
@@ -58,18 +77,19 @@ impl Desk {
                 std::thread::sleep(PAUSE);
                 continue;
             };
-            if busy.fetch_add(1, Ordering::SeqCst) >= AT_ONCE {
-                busy.fetch_sub(1, Ordering::SeqCst);
+            let place = Place::take(&busy);
+            if place.number >= AT_ONCE {
                 continue;
             }
-            let (desk, tell, busy) = (desk.clone(), tell.clone(), busy.clone());
-            std::thread::spawn(move || {
+            let (desk, tell) = (desk.clone(), tell.clone());
+            // Without a thread for it, the machine asks again.
+            let _ = std::thread::Builder::new().spawn(move || {
+                let _place = place;
                 match desk.receive(stream) {
                     Ok(Ok((name, kind))) => tell(format!("{name} at {peer} is a {} of the cluster now", kind.word())),
                     Ok(Err(why)) => tell(format!("{peer} was refused: {why}")),
                     Err(why) => tell(format!("{peer}: {why}")),
                 }
-                busy.fetch_sub(1, Ordering::SeqCst);
             });
         }
     }

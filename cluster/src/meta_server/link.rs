@@ -452,8 +452,9 @@ pub fn connect(address: &VolumeAddress, name: &str, options: OpenOptions) -> fs:
             let Some(state) = weak.upgrade() else { return };
             let Ok(questions) = postcard::from_bytes::<Vec<Question>>(&push.body) else { return };
             if push.method == RECALL {
-                // A recall commits and sends requests, and so it blocks.
-                std::thread::spawn(move || {
+                // A recall commits and sends requests, and so it blocks. Without a thread for it,
+                // the server waits for as long as it waits for any client.
+                let _ = std::thread::Builder::new().spawn(move || {
                     let volume = state.volume.lock().upgrade();
                     volume.inspect(|volume| volume.recall(&questions));
                 });

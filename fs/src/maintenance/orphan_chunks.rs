@@ -20,6 +20,7 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::sync::Weak;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 use volume::format::{CHUNK_HEADER_BYTES, ChunkHeader};
 use volume::target::{ReadAt, TargetFile};
@@ -300,8 +301,11 @@ impl FileSystem {
             candidates.unlisted.remove(&id);
             let Some(target) = self.store.targets.get(id) else { continue };
             let (send, list) = channel();
-            std::thread::spawn(move || _ = send.send(target.list()));
-            candidates.lists.insert(id, list);
+            match Builder::new().spawn(move || _ = send.send(target.list())) {
+                Ok(_) => _ = candidates.lists.insert(id, list),
+                // The system has no more threads.
+                Err(_) => _ = candidates.unlisted.insert(id),
+            }
         }
     }
 

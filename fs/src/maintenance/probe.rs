@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, Weak};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 use volume::target::{Durable, Target, TargetFile};
 use volume::{Targets, lock};
@@ -70,14 +71,18 @@ fn probe_by(
             probes.tried(id, Instant::now());
             lock(&running).insert(id);
             let (fs, works) = (fs.clone(), works.clone());
-            let (targets, running) = (targets.clone(), running.clone());
-            std::thread::spawn(move || {
+            let (targets, its) = (targets.clone(), running.clone());
+            let begun = Builder::new().spawn(move || {
                 let works = FileSystem::beside_without(&fs, "trying a target", || works(&targets, id));
-                lock(&running).remove(&id);
+                lock(&its).remove(&id);
                 if let Some(fs) = fs.upgrade().filter(|fs| works == Some(true) && is_open(fs)) {
                     fs.beside("using a target again", || fs.forgive(id));
                 }
             });
+            // The system has no more threads. It is tried again later.
+            if begun.is_err() {
+                lock(&running).remove(&id);
+            }
         }
     }
 }

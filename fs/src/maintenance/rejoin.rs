@@ -7,6 +7,7 @@ use crate::{FileSystem, Result};
 use plan::TargetId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 use volume::lock;
 use volume::target::Target;
@@ -44,7 +45,7 @@ impl FileSystem {
                 continue;
             }
             let (search, member, fs) = (self.search(member), member.clone(), Arc::downgrade(self));
-            std::thread::spawn(move || {
+            let begun = Builder::new().spawn(move || {
                 // A directory may hang for ever, which keeps no file system open.
                 let found = Self::beside_without(&fs, "looking for a target", search);
                 let Some(fs) = fs.upgrade() else { return };
@@ -56,6 +57,10 @@ impl FileSystem {
                 }
                 fs.rejoins.looked(member.id, Instant::now());
             });
+            // The system has no more threads.
+            if begun.is_err() {
+                self.rejoins.looked(id, Instant::now());
+            }
         }
     }
 

@@ -365,6 +365,34 @@ fn a_set_that_lacks_a_disk_is_let_go_when_the_disk_is_back() {
     lab::assert_sound(&cluster.volume());
 }
 
+/// The target counts as repaired after that, so nothing else looks at the set again.
+#[test]
+fn a_set_that_a_repair_skips_as_a_client_holds_it_stays_queued() {
+    let cluster = Cluster::new("rs:4+2", 6);
+    let client = cluster.client("a");
+    let ino = make(&client, "file");
+    client.open(ino, true).unwrap();
+    client.write(ino, 0, &pattern(1, 300_000)).unwrap();
+    client.sync(ino).unwrap();
+    let volume = cluster.volume();
+    assert_eq!(volume.status().unwrap().to_repair, 0);
+    lock(&cluster.lab).fault(2, lab::dead());
+    let done = volume.repair(&Control::default()).unwrap();
+    assert!(done.chunks == 0 && done.failed.is_empty(), "{done:?}");
+    lock(&cluster.lab).fault(2, Faults::default());
+    client.close(ino);
+    client.close_volume().unwrap();
+    lab::within(300, move || {
+        while volume.count_queued().unwrap() == 0 {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        while volume.status().unwrap().to_repair > 0 {
+            volume.repair_queued(&Control::default()).unwrap();
+        }
+    });
+    lab::assert_sound(&cluster.volume());
+}
+
 /// Targets that do not report their space, as under much load, do not count as full.
 #[test]
 fn what_is_not_known_of_the_space_is_not_taken_for_none() {

@@ -99,14 +99,22 @@ fn objects_and_uploads_end_by_rules_and_one_gateway_does_it() {
     });
     let objects = &gateway.objects;
     let now = objects::now().seconds;
-    let set = |key: &str, seconds| {
+    let set_modified = |key: &str, seconds| {
         let file = objects.find("b", key).unwrap().unwrap().file.ino;
         let modified = Some(SetTime::To(Time { seconds, nanoseconds: 0 }));
         lab.fs().set_attributes(file, SetAttributes { modified, ..Default::default() }).unwrap();
+        file
+    };
+    let set = |key: &str, seconds| {
+        let created = Some(Time { seconds, nanoseconds: 0 });
+        let file = set_modified(key, seconds);
+        lab.fs().set_attributes(file, SetAttributes { created, ..Default::default() }).unwrap();
     };
     for key in ["logs/old", "other/old"] {
         set(key, now - 5 * DAY);
     }
+    // As `rsync -a` copies an old file: it has come now.
+    set_modified("logs/new", now - 100 * DAY);
     let run = |at: i64| {
         let done = lifecycle::run(objects, &gateway.listings, &|| at).unwrap();
         assert!(done.failed.is_none(), "{done:?}");
@@ -148,7 +156,7 @@ fn objects_and_uploads_end_by_rules_and_one_gateway_does_it() {
 
 /// Buckets `a` and `b` with an old object each, and a rule that ends it.
 async fn two_buckets_with_rules(gateway: &Gateway) {
-    let old = Some(SetTime::To(Time { seconds: 1000, nanoseconds: 0 }));
+    let old = Time { seconds: 1000, nanoseconds: 0 };
     for bucket in ["a", "b"] {
         let directory = objects::home::new(FileKind::Directory, 0o755);
         gateway.objects.fs.make(ROOT, bucket.as_bytes(), &directory).unwrap();
@@ -161,7 +169,8 @@ async fn two_buckets_with_rules(gateway: &Gateway) {
         };
         gateway.put_object(request(input)).await.unwrap();
         let file = gateway.objects.find(bucket, "k").unwrap().unwrap().file.ino;
-        gateway.objects.fs.set_attributes(file, SetAttributes { modified: old, ..Default::default() }).unwrap();
+        let age = SetAttributes { modified: Some(SetTime::To(old)), created: Some(old), ..Default::default() };
+        gateway.objects.fs.set_attributes(file, age).unwrap();
         gateway.set_lifecycle(bucket.into(), Some(vec![rule("", Some(1), Some(1))])).await.unwrap();
     }
 }

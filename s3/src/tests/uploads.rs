@@ -47,6 +47,12 @@ fn a_completion_that_is_repeated_has_the_answer_of_the_first() {
         let tag = part(&gateway, &other, b"part").await;
         assert_eq!(complete(&gateway, &other, &tag, true).await, Err(S3ErrorCode::PreconditionFailed));
         assert!(get(&gateway, "k").await.unwrap() == b"other");
+        // Of two clients that upload the same, one wins.
+        let [one, two] = [begin(&gateway).await, begin(&gateway).await];
+        let tag = part(&gateway, &one, b"part").await;
+        assert_eq!(part(&gateway, &two, b"part").await, tag);
+        complete(&gateway, &one, &tag, false).await.unwrap();
+        assert_eq!(complete(&gateway, &two, &tag, true).await, Err(S3ErrorCode::PreconditionFailed));
     });
 }
 

@@ -2,11 +2,13 @@
 
 use super::lock;
 use crate::target::Target;
+use crate::unpoisoned;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex};
+use std::thread::Builder;
 
 /// Threads per target.
 const THREADS_PER_TARGET: usize = 2;
@@ -22,6 +24,8 @@ pub(super) struct Pool {
     tasks: SyncSender<Task>,
     /// The receiving end of the queue, until the threads start.
     idle: Mutex<Option<Receiver<Task>>>,
+    /// How many of the threads there are, once they are started.
+    threads: AtomicUsize,
     /// Operations that wait for a thread or run on one.
     queued: Arc<AtomicUsize>,
     /// Operations that the caller gave up and that have not ended.
@@ -63,6 +67,7 @@ impl Default for Pool {
         Self {
             tasks,
             idle: Mutex::new(Some(queue)),
+            threads: AtomicUsize::new(THREADS_PER_TARGET),
             queued: Arc::default(),
             late: AtomicUsize::new(0),
             slow: AtomicUsize::new(0),
@@ -74,13 +79,22 @@ impl Pool {
     /// Puts an operation into the queue; returns it if the queue is full. The first one starts the
     /// threads.
     pub fn submit(&self, target: &Arc<dyn Target>, task: Task) -> Result<(), Task> {
-        if let Some(queue) = lock(&self.idle).take() {
+        let mut idle = lock(&self.idle);
+        if let Some(queue) = idle.take() {
             let queue = Arc::new(Mutex::new(queue));
-            for _ in 0..THREADS_PER_TARGET {
+            let begin = |_: &usize| {
                 let (target, queue, queued) = (target.clone(), queue.clone(), self.queued.clone());
-                std::thread::spawn(move || work(&*target, &queue, &queued));
+                Builder::new().spawn(move || work(&*target, &queue, &queued)).is_ok()
+            };
+            // The system may have no more threads. Then the next operation tries again.
+            let begun = (0..THREADS_PER_TARGET).filter(begin).count();
+            self.threads.store(begun, Ordering::Relaxed);
+            if begun == 0 {
+                *idle = Arc::into_inner(queue).map(|queue| unpoisoned(queue.into_inner()));
+                return Err(task);
             }
         }
+        drop(idle);
         self.queued.fetch_add(1, Ordering::Relaxed);
         match self.tasks.try_send(task) {
             Ok(()) => Ok(()),
@@ -149,7 +163,7 @@ impl Pool {
 
     /// Whether all threads run operations that were given up.
     pub fn is_stuck(&self) -> bool {
-        self.late.load(Ordering::Relaxed) >= THREADS_PER_TARGET
+        self.late.load(Ordering::Relaxed) >= self.threads.load(Ordering::Relaxed).max(1)
     }
 
     /// Whether an operation that was hedged or given up still runs.
