@@ -377,6 +377,12 @@ fn a_set_that_a_repair_skips_as_a_client_holds_it_stays_queued() {
     let volume = cluster.volume();
     assert_eq!(volume.status().unwrap().to_repair, 0);
     lock(&cluster.lab).fault(2, lab::dead());
+    let volume = lab::within(300, move || {
+        while volume.status().unwrap().to_repair == 0 {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        volume
+    });
     let done = volume.repair(&Control::default()).unwrap();
     assert!(done.chunks == 0 && done.failed.is_empty(), "{done:?}");
     lock(&cluster.lab).fault(2, Faults::default());
