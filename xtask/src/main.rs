@@ -204,8 +204,8 @@ fn check() -> Result<(), String> {
 }
 
 /// Everything that is tested; `weft-mpi` is added where MPI is.
-const ALL: [&str; 7] = ["--release", "--workspace", "--tests", "--exclude", "weft-mpi", "--features", "weft-csi/csi"];
-const ALL_WITH_MPI: [&str; 5] = ["--release", "--workspace", "--tests", "--features", "weft-mpi/mpi,weft-csi/csi"];
+const ALL: [&str; 6] = ["--release", "--workspace", "--exclude", "weft-mpi", "--features", "weft-csi/csi"];
+const ALL_WITH_MPI: [&str; 4] = ["--release", "--workspace", "--features", "weft-mpi/mpi,weft-csi/csi"];
 /// The kernels' own tests once more: with assertions, and little optimised, or compiling them takes
 /// minutes. All others run the kernels that users run.
 const KERNELS_WITH_ASSERTIONS: [&str; 9] = [
@@ -239,17 +239,14 @@ fn test() -> Result<(), String> {
             // What comes from elsewhere comes meanwhile. The step that needs it says what did not.
             scope.spawn(|| python::prepare(&root));
             // The library that Python loads. All below it is compiled by then.
-            let library = || cargo(&[&["build", "--lib"], all].concat(), &suite::as_users());
-            suite::build_and_run(
-                &root,
-                &[(" with assertions", KERNELS_WITH_ASSERTIONS.to_vec()), ("", all.to_vec())],
-                at_once,
-                library,
-            )
+            let library = || cargo(&[&["build", "--lib", "--tests"], all].concat(), &suite::as_users());
+            let builds = [(" with assertions", KERNELS_WITH_ASSERTIONS.to_vec()), ("", [&["--tests"], all].concat())];
+            suite::build_and_run(&root, &builds, at_once, library)
         })
     });
-    let documented = steps
-        .time("tests in documentation", || cargo(&["test", "--doc", "--release", "--workspace"], &suite::as_users()));
+    // The same packages with the same features, so that nothing is compiled again.
+    let documented =
+        steps.time("tests in documentation", || cargo(&[&["test", "--doc"], all].concat(), &suite::as_users()));
     let fuzzers = std::thread::scope(|scope| {
         // What comes now waits, too.
         let fuzzers = scope.spawn(|| fuzz::build(&root, "none", false));
