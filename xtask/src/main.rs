@@ -48,7 +48,8 @@ cargo xtask TASK
   manifests   packages/kubernetes from its chart
   units   that the systemd units may do no more on a machine than they need
   python  the Python package's wheel, and its tests with pandas, pyarrow, zarr and xarray, which come from PyPI
-  mir     look through what a release build compiles for values that rustc 1.95 and 1.96 free twice
+  mir [FOLDER]  look through what a release build compiles, or the MIR in a folder, for values that rustc 1.95 and 1.96
+          free twice
   asan [SECONDS]   the soaks, and every fuzz target for so long (default 30), under AddressSanitizer, with nightly Rust
   conformance DIR [--only pjdfstest|attributes|fsx|programs|PROGRAM] [--minutes N] [--files N] [--reference DIR]
           POSIX tests, random operations and programs in a file system, beside a local one (docs/posix.md)
@@ -92,6 +93,7 @@ fn main() -> ExitCode {
         ["rules"] => rules::check(&root(), false),
         ["rules", "--write"] => rules::check(&root(), true),
         ["mir"] => mir(),
+        ["mir", folder] => look_at_mir(Path::new(folder)),
         ["s3"] => {
             said(cargo(&["build", "--release"], &[]).and_then(|()| optional("S3 clients", s3::check(&root(), &weft()))))
         }
