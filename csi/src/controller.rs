@@ -17,7 +17,7 @@ const AFTER: &str = "after:";
 const CAPABILITIES: [i32; 5] = [1, 3, 4, 9, 13];
 
 pub fn capabilities(driver: &Driver, _: Nothing) -> Result<ServiceCapabilities, Status> {
-    // Whoever asks begins to use this controller: an earlier one may have left what was deleted.
+    // Sidecars ask this when they connect. The controller before may have left deleted volumes.
     driver.remove_deleted();
     let capabilities = CAPABILITIES.map(|kind| ServiceCapability { rpc: Some(Kind { kind }) });
     Ok(ServiceCapabilities { capabilities: capabilities.into() })

@@ -91,7 +91,7 @@ impl Volumes {
         self.find(id)?.map(|(directory, _)| directory).ok_or_else(|| not_found(id))
     }
 
-    /// A volume, if there is one. A directory without a record is none.
+    /// Finds a volume. A directory without a record is not a volume.
     fn find(&self, id: &str) -> Result<Option<(File, Record)>, Status> {
         if !is_plain(id) {
             return Ok(None);
@@ -216,7 +216,7 @@ impl Volumes {
         names.truncate(most);
         let mut volumes = Vec::with_capacity(names.len());
         for name in &names {
-            // One without a record is no volume.
+            // A directory without a record is not a volume.
             if let Some((_, Record { capacity })) = self.find(name)? {
                 volumes.push(describe(name, capacity));
             }
@@ -237,7 +237,7 @@ fn random() -> String {
     format!("{:016x}", fastrand::u64(..))
 }
 
-/// A directory in another one. A symbolic link is none.
+/// Opens a directory in another one. It follows no symbolic link.
 fn directory(at: impl std::os::fd::AsFd, name: impl rustix::path::Arg) -> Result<File, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(at, name, flags, Mode::empty()).map(File::from)

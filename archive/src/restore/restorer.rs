@@ -250,11 +250,8 @@ impl<'a> Restorer<'a> {
 
     fn unchanged(&mut self, item: &Item) -> Result<(), Trouble> {
         self.tally.unchanged_files += 1;
-        self.tally.unchanged_bytes = self.tally.unchanged_bytes.saturating_add(if item.stat.kind == FileKind::File {
-            item.stat.size
-        } else {
-            0
-        });
+        let bytes = if item.stat.kind == FileKind::File { item.stat.size } else { 0 };
+        self.tally.unchanged_bytes = self.tally.unchanged_bytes.saturating_add(bytes);
         Ok(())
     }
 
