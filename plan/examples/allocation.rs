@@ -59,8 +59,10 @@ fn target(id: u16) -> TargetCandidate {
 }
 
 fn report_of(id: u16) -> Report {
-    let (idle, total) = (f64::from(id * 7 % 11) / 10.0, [4, 8, 16][usize::from(id % 3)] << 40);
-    Report { idle, network: 1.0 - idle, temperature: f64::from(id * 13 % 101), free: total, total }
+    let (idle, total) = (f64::from(id % 11) / 10.0, [4, 8, 16][usize::from(id % 3)] << 40);
+    let queue = f64::from(id % 11);
+    let load = Report { queue, service: 0.01, answer: 0.001, ..Report::default() };
+    Report { idle, network: 1.0 - idle, temperature: f64::from(id % 101), free: total, total, ..load }
 }
 
 fn report_all(placer: &mut Placer) {
@@ -85,7 +87,7 @@ fn reports(targets: &[TargetCandidate]) {
         primes.cabinets.len(),
         (processor_time() - begin).as_secs_f64() * 1e3
     );
-    let typical = Typical { idle: 0.5, network: 0.5, temperature: 50.0 };
+    let typical = Typical { idle: 0.5, network: 0.5, temperature: 50.0, ..Typical::default() };
     let cabinet = |(name, ids): (&String, &Vec<TargetId>)| {
         let of: Vec<TargetCandidate> = ids.iter().map(|id| targets[usize::from(id.0)].clone()).collect();
         CabinetSummary::of(name, &of, &typical, &Coefficients::default())

@@ -83,7 +83,7 @@ impl Chooser {
         match self {
             Self::Placer { placer, .. } => {
                 placer.handle_state(id, store.state);
-                let report = Report { idle: 1.0, network: 0.0, temperature: 0.0, free, total: store.total };
+                let report = Report { idle: 1.0, free, total: store.total, ..Report::default() };
                 // What was placed before counts until the second report.
                 (0..2).for_each(|_| placer.handle_report(id, &report));
             }

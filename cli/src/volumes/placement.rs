@@ -278,9 +278,13 @@ fn print(explained: &SetExplained) -> Outcome {
     for target in &now.targets {
         let score = target.score.as_ref().map_or_else(String::new, |parts| {
             let inputs = &parts.inputs;
+            let decides = match parts.delay > 0.0 {
+                true => format!("the next access takes {:.1} ms, evenness {:.2}", 1e3 * parts.delay, parts.evenness),
+                false => format!("share {:.2}", parts.share),
+            };
             format!(
-                ", score {:.3} (C {:.2}, F {:.2}, N {:.2}, T {:.2}), share {:.2}, {:+.1} chunks ahead",
-                parts.score, inputs.idle, inputs.free, inputs.network, inputs.temperature, parts.share, parts.ahead
+                ", score {:.3} (C {:.2}, F {:.2}, N {:.2}, T {:.2}), {decides}, {:+.1} chunks ahead",
+                parts.score, inputs.idle, inputs.free, inputs.network, inputs.temperature, parts.ahead
             )
         });
         let rank = target.rank.map_or_else(|| "   ".into(), |rank| format!("{:3}", rank + 1));

@@ -1,24 +1,31 @@
 //! Adaptive placement: the scores of paper 003 (ECFS), section IV, as weights, with guards that the
 //! paper lacks.
 //!
-//! A score says which share of the new chunks a target gets. Targets take turns accordingly, as in
-//! weighted fair queueing: for each chunk some are drawn by chance, in proportion to their free
-//! space, and the one gets it that is next by its share. Equal targets so get the same number at
-//! any time, as with round-robin, but in ever new combinations. Without any load, nobody knows
-//! whose turn it is: then chance alone follows the shares.
+//! For each chunk some targets are drawn by chance, in proportion to their free space, and the one
+//! gets it that is next. Where accesses are measured, that is the one at which the next access
+//! takes the shortest time ([`super::score::Typical::wait`]): the scores of the paper are too close
+//! together to say that. A better score shortens this time a little.
 //!
-//! - **No herd.** The best target gets a higher share and not everything. What it got counts at
-//!   once ([`Load::ahead`](super::Load)), without a report. Writers that do not know of each other
-//!   do not all take the same target, either: it is in few of their draws.
-//! - **No flood, no starvation.** A share is between a quarter and four times that of an equal
-//!   target ([`MAX_SHARE`]). A target cannot claim missed turns later; only the account below gives
-//!   something back, within this share.
+//! Before anything is measured, targets take turns as in weighted fair queueing. A score says which
+//! share of the new chunks a target gets, and the next is the one whose turn it is by its share.
+//! Equal targets so get the same number at any time, as with round-robin, but in ever new
+//! combinations. Without any load, nobody knows whose turn it is: then chance alone follows the
+//! shares.
+//!
+//! - **No herd.** What a target got counts at once ([`Load::placed`](super::Load),
+//!   [`Load::ahead`](super::Load)), without a report: each chunk waits as one access does, so the
+//!   fastest target soon is no longer the first one. Writers that do not know of each other do not
+//!   all take the same target, either: it is in few of their draws.
+//! - **No flood, no starvation.** No target counts as more than four times as fast or as slow as
+//!   the usual one, and no wait as more than eight usual ones. One that is slow all the time gets a
+//!   quarter of its even part. A share is between a quarter and four times that of an equal target
+//!   ([`MAX_SHARE`]).
 //! - **Stale reports** lose weight ([`super::score::Typical::inputs`]).
-//! - **Even space.** A share is multiplied with `exp(-evenness · lead)`, where the lead is how much
-//!   more of a target is used than of all together, relative to that. Mixed sizes fill by ratio,
-//!   since an equal share is one that is proportional to free space. What a target got in the last
-//!   minutes beyond its part counts, too, long before that: a target that was slow for a while gets
-//!   back what it missed.
+//! - **Even space.** A share is multiplied with `exp(-evenness · lead)`, and a wait divided by its
+//!   square. The lead is how much more of a target is used than of all together, relative to that.
+//!   Mixed sizes fill by ratio, since targets are drawn, and an equal share is, in proportion to
+//!   free space. What a target got lately beyond its part counts, too, long before that: a target
+//!   that was slow for a while gets back what it missed.
 //! - **Nearly full** targets, with less than a twentieth free, are taken when nothing else is
 //!   left.
 
@@ -26,7 +33,7 @@ use super::candidate::{Load, TargetCandidate, is_nearly_full};
 use super::lottery::{Lottery, MAX_WEIGHT};
 use super::policies::{lot, mix};
 use super::policy::{Policy, View};
-use super::score::{Coefficients, Inputs, Parts, Typical};
+use super::score::{Coefficients, Inputs, Parts, Typical, Wait};
 use crate::SetId;
 use serde::{Deserialize, Serialize};
 
@@ -73,7 +80,12 @@ const LEAD_DIVISOR: u64 = 16;
 /// by e.
 const LATELY_EVENNESS: f64 = 32.0;
 /// What a target got lately changes a share by e to this power at most, so that space counts more.
-const MOST_LATELY: f64 = 3.0;
+const MOST_LATELY: f64 = 6.0;
+/// The turn of a target comes sooner by its score beside the mean to this power. Most of what
+/// a score says of the load is in the wait already.
+const BY_SCORE: f64 = 0.25;
+/// Each chunk that a target is ahead of its share puts its turn off by e to this power.
+const AHEAD: f64 = 0.2;
 
 /// The bytes of all targets that can be chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -133,18 +145,35 @@ impl Whole {
         // Held within the bounds first, so that a lead of a few per cent outweighs any score.
         let share = within(self.share_of(score, tuning) * evenness);
         let ahead = target.load.map_or(0.0, |load| load.ahead);
-        Parts { inputs, score, evenness, share, ahead: if ahead.is_nan() { 0.0 } else { ahead.max(-MOST_BEHIND) } }
+        let ahead = if ahead.is_nan() { 0.0 } else { ahead.max(-MOST_BEHIND) };
+        let placed = target.load.map_or(0.0, |load| load.placed);
+        let delay = self.typical.wait(target.load).map_or(0.0, |wait| wait.of(placed));
+        Parts { inputs, score, evenness, share, delay, ahead }
     }
 
-    /// The share by the score alone.
-    pub fn by_score(&self, target: Look, tuning: &Tuning) -> f64 {
+    /// When a target has its turn; None where nobody knows how long accesses take.
+    pub fn pace(&self, target: Look, tuning: &Tuning) -> Option<Pace> {
+        let wait = self.typical.wait(target.load)?;
         let inputs = self.typical.inputs(target.load, target.free, target.total);
-        self.share_of(tuning.coefficients.score(&inputs), tuning)
+        let by_score = self.ratio(tuning.coefficients.score(&inputs)).powf(BY_SCORE);
+        // Waits are measured, and no two measurements of one target are the same. What keeps
+        // targets even weighs twice as much as they do, so that targets that differ by that alone
+        // are even.
+        Some(Pace { wait, times: (by_score * self.evenness(target, tuning)).powi(-2) })
+    }
+
+    /// How much longer an access takes than usually.
+    pub fn slowness(&self, target: Look) -> Option<f64> {
+        self.typical.slowness(target.load?)
     }
 
     fn share_of(&self, score: f64, tuning: &Tuning) -> f64 {
-        let ratio = if self.mean_score > 0.0 { score / self.mean_score } else { 1.0 };
-        within(ratio.powf(tuning.sharpness))
+        within(self.ratio(score).powf(tuning.sharpness))
+    }
+
+    /// A score beside the mean.
+    fn ratio(&self, score: f64) -> f64 {
+        if self.mean_score > 0.0 { score / self.mean_score } else { 1.0 }
     }
 
     fn evenness(&self, target: Look, tuning: &Tuning) -> f64 {
@@ -158,6 +187,22 @@ impl Whole {
         let least = LEAD_CHUNKS.saturating_mul(tuning.chunk_bytes).max(target.total / LEAD_DIVISOR);
         let counts_as_one = even.max(least as f64).max(1.0);
         lately * (-tuning.evenness * lead / counts_as_one).clamp(-20.0, 20.0).exp()
+    }
+}
+
+/// When a target has its turn, where accesses are measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    wait: Wait,
+    /// What the wait counts, for its score, and as it has more or less than others.
+    times: f64,
+}
+
+impl Pace {
+    /// The one of those that are drawn for which this is least gets the chunk.
+    pub fn turn(&self, placed: f64, ahead: f64) -> f64 {
+        let turns = (2.0 * AHEAD * ahead.clamp(-MOST_BEHIND, MOST_BEHIND)).exp();
+        self.wait.of(placed) * self.times * turns
     }
 }
 
@@ -240,11 +285,17 @@ impl Policy for Adaptive {
         let whole = Whole::of(view.targets.iter().map(Look::from), &self.tuning);
         let parts: Vec<Parts> = view.targets.iter().map(|target| whole.parts(target.into(), &self.tuning)).collect();
         let weight = |index: usize| weight(view.targets[index].free, view.targets[index].total);
-        let turn = |(index, parts): (usize, &Parts)| turn_at(parts.ahead, stride(weight(index), parts.share));
+        let turn = |(index, parts): (usize, &Parts)| {
+            let target = &view.targets[index];
+            match whole.pace(target.into(), &self.tuning) {
+                Some(pace) => pace.turn(target.load.map_or(0.0, |load| load.placed), parts.ahead),
+                None => turn_at(parts.ahead, stride(weight(index), parts.share)),
+            }
+        };
         let turns: Vec<f64> = parts.iter().enumerate().map(turn).collect();
         // Where nobody knows whose turn it is, chance alone follows the shares: else the largest
         // share would win every draw.
-        let by_turns = parts.iter().any(|parts| parts.ahead != 0.0);
+        let by_turns = parts.iter().any(|parts| parts.ahead != 0.0 || parts.delay > 0.0);
         let chance = |index: usize| match by_turns {
             true => weight(index),
             false => ((weight(index) as f64 * parts[index].share) as u64).max(1),

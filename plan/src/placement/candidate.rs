@@ -36,6 +36,15 @@ pub struct Load {
     pub network: f64,
     /// Accesses, of which older ones count less.
     pub temperature: f64,
+    /// Accesses that waited for it or ran on it, on average.
+    pub queue: f64,
+    /// How long an access takes that waits for no other one, in seconds.
+    pub service: f64,
+    /// How long its server takes to answer, in seconds.
+    pub answer: f64,
+    /// Chunks placed on it that are in no queue yet. This needs no report: what is placed counts at
+    /// once.
+    pub placed: f64,
     /// How many chunks it has beyond its share of those that were placed lately; below 0 if it has
     /// fewer. This needs no report: what is placed counts at once.
     pub ahead: f64,

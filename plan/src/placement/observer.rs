@@ -66,6 +66,8 @@ pub struct TargetLoad {
     pub temperature: f64,
     /// How long its server takes to report, in seconds.
     pub delay: f64,
+    /// How long an access takes that waits for no other one, in seconds.
+    pub service: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -114,9 +116,15 @@ impl Observer {
             if observed.network.is_finite() {
                 self.fastest = self.fastest.max(observed.network);
             }
+            let taken = more.and_then(|more| service(more, observed.queue, observed.seconds));
+            let known_service = before.map(|known| known.load.service);
             let load = TargetLoad {
                 accesses_per_second: per_second(more.unwrap_or(0), observed.seconds),
                 queue: mean(old.0, observed.queue),
+                service: match (known_service.filter(|known| *known > 0.0), taken) {
+                    (Some(known), Some(taken)) => mean(known, taken),
+                    (known, taken) => known.or(taken).unwrap_or(0.0),
+                },
                 delay: mean(old.1, observed.delay),
                 idle: observed.idle,
                 network: observed.network / self.fastest,
@@ -138,7 +146,8 @@ impl Observer {
             let Known { load, reported, .. } = self.known.get_mut(*id)?;
             (load.temperature, *reported) = (self.temperatures.of(*id), self.interval);
             let idle = load.idle.max(LEAST_IDLE) * left(load.queue, queue) * left(load.delay, delay);
-            Some((*id, Report { idle, network: load.network, temperature: load.temperature, free: 0, total: 0 }))
+            let TargetLoad { queue, network, temperature, service, delay: answer, .. } = *load;
+            Some((*id, Report { idle, network, temperature, queue, service, answer, free: 0, total: 0 }))
         };
         let reports: Vec<(TargetId, Report)> = new.iter().filter_map(report).collect();
         placer.handle_loads(&reports, interval_ends);
@@ -164,6 +173,15 @@ impl Observer {
 /// The share of a target's time that its queue leaves, or that of a server's.
 fn left(queue: f64, usual: f64) -> f64 {
     usual / (usual + queue)
+}
+
+/// How long an access takes that waits for no other one. Accesses share a target fairly, so each
+/// takes as many times as long as there are accesses, itself included. None where nothing was asked
+/// of the target.
+fn service(accesses: u64, queue: f64, seconds: f64) -> Option<f64> {
+    let queue = amount(queue);
+    let waited = queue * amount(seconds);
+    (waited > 0.0).then(|| waited / accesses.max(1) as f64 / (queue + 1.0))
 }
 
 /// Servers are not trusted to report numbers.

@@ -46,7 +46,7 @@ pub struct Prime {
 impl Prime {
     fn score(&self, typical: &Typical, target: &TargetCandidate) -> Parts {
         let inputs = typical.reported(target);
-        Parts { inputs, score: self.coefficients.score(&inputs), evenness: 1.0, share: 1.0, ahead: 0.0 }
+        Parts { inputs, score: self.coefficients.score(&inputs), evenness: 1.0, share: 1.0, delay: 0.0, ahead: 0.0 }
     }
 }
 

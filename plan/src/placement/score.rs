@@ -63,12 +63,14 @@ pub struct Parts {
     pub evenness: f64,
     /// The share of the chunks that follows, beside that of an equal target with the mean score.
     pub share: f64,
+    /// How long the next access would take, in seconds; 0 where no access was measured.
+    pub delay: f64,
     /// How many chunks it has beyond that share.
     pub ahead: f64,
 }
 
 /// The mean of the loads that are known: what is assumed of a target of which nothing is known.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Typical {
     /// The idle part of the processors.
     pub idle: f64,
@@ -76,25 +78,62 @@ pub struct Typical {
     pub network: f64,
     /// The temperature.
     pub temperature: f64,
+    /// Accesses at a target.
+    pub queue: f64,
+    /// How long one takes alone, of those targets of which that is known.
+    pub service: f64,
+    /// How long servers take to answer.
+    pub answer: f64,
 }
 
 impl Typical {
     /// Of all loads that were ever reported. Without any, everything is idle and cold.
     pub fn of(loads: impl Iterator<Item = Load>) -> Self {
-        let add = |(count, sum): (f64, Self), load: Load| {
-            let sum = Self {
-                idle: sum.idle + share(load.idle),
-                network: sum.network + share(load.network),
-                temperature: sum.temperature + amount(load.temperature),
-            };
-            (count + 1.0, sum)
-        };
-        let none = Self { idle: 0.0, network: 0.0, temperature: 0.0 };
-        let (count, sum) = loads.filter(|load| load.age < f64::INFINITY).fold((0.0, none), add);
-        if count == 0.0 {
-            return Self { idle: 1.0, network: 0.0, temperature: 0.0 };
+        let (mut count, mut measured, mut speed, mut sum) = (0.0, 0.0, 0.0, Self::default());
+        for load in loads.filter(|load| load.age < f64::INFINITY) {
+            count += 1.0;
+            sum.idle += share(load.idle);
+            sum.network += share(load.network);
+            sum.temperature += amount(load.temperature);
+            sum.queue += amount(load.queue);
+            sum.answer += amount(load.answer);
+            if amount(load.service) > 0.0 {
+                (measured, speed) = (measured + 1.0, speed + 1.0 / amount(load.service));
+            }
         }
-        Self { idle: sum.idle / count, network: sum.network / count, temperature: sum.temperature / count }
+        if count == 0.0 {
+            return Self { idle: 1.0, ..Self::default() };
+        }
+        Self {
+            idle: sum.idle / count,
+            network: sum.network / count,
+            temperature: sum.temperature / count,
+            queue: sum.queue / count,
+            // Of the mean speed.
+            service: if speed > 0.0 { measured / speed } else { 0.0 },
+            answer: sum.answer / count,
+        }
+    }
+
+    /// How long the next access to a target takes; None where no access was measured. Of what is
+    /// not known, and the more the older a report is, what is typical.
+    pub fn wait(&self, load: Option<Load>) -> Option<Wait> {
+        let load = load.unwrap_or(Load { age: f64::INFINITY, ..Load::default() });
+        let weight = weight(load.age);
+        let blend = |known: f64, typical: f64| typical + weight * (amount(known) - typical);
+        let known = Some(amount(load.service)).filter(|service| *service > 0.0).unwrap_or(self.service);
+        let each = blend(known, self.service).clamp(self.service / MOST_SPEED, self.service * MOST_SPEED);
+        let base = each * (blend(load.queue, self.queue) + 1.0) + blend(load.answer, self.answer);
+        let usual = self.service * (self.queue + 1.0) + self.answer;
+        (self.service > 0.0).then_some(Wait { base: base.min(usual * MOST_WAIT), each })
+    }
+
+    /// How long an access to a target takes with a usual queue, as a multiple of what it takes
+    /// usually. None where no access was measured.
+    pub fn slowness(&self, load: Load) -> Option<f64> {
+        let usual = |load: Load| Some(self.wait(Some(Load { queue: self.queue, ..load }))?.base);
+        let typical = Load { service: self.service, answer: self.answer, age: 0.0, ..load };
+        Some(usual(load)? / usual(typical)?)
     }
 
     /// The inputs of a target's score as reported, without regard to the age of the report: as
@@ -109,7 +148,7 @@ impl Typical {
     /// it was last heard of is not shunned for ever, one that was cold is not flooded.
     pub fn inputs(&self, load: Option<Load>, free: u64, total: u64) -> Inputs {
         let load = load.unwrap_or(Load { age: f64::INFINITY, ..Load::default() });
-        let weight = if load.age > 0.0 { (-load.age / STALE_INTERVALS).exp2() } else { 1.0 };
+        let weight = weight(load.age);
         let blend = |known: f64, typical: f64| if weight == 1.0 { known } else { typical + weight * (known - typical) };
         let heat = blend(amount(load.temperature), self.temperature);
         Inputs {
@@ -123,6 +162,33 @@ impl Typical {
 
 /// The age at which a load counts half, in intervals between reports.
 pub const STALE_INTERVALS: f64 = 4.0;
+
+/// A target counts as this many times as fast as the usual one at most, or as slow.
+const MOST_SPEED: f64 = 4.0;
+/// A wait counts as this many usual ones at most: nothing is heard of a target that gets no chunk.
+const MOST_WAIT: f64 = 8.0;
+
+/// How long the next access to a target takes, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wait {
+    /// Those before it, itself, and the answer of the server.
+    pub base: f64,
+    /// Each more.
+    pub each: f64,
+}
+
+impl Wait {
+    /// When so many chunks were placed on the target of which no report knows. Each counts as one
+    /// access that waits.
+    pub fn of(&self, placed: f64) -> f64 {
+        self.base + self.each * amount(placed)
+    }
+}
+
+/// How much a load counts beside what is typical.
+fn weight(age: f64) -> f64 {
+    if age > 0.0 { (-age / STALE_INTERVALS).exp2() } else { 1.0 }
+}
 
 /// The part of a target that is free: all of it, where its capacity is not known.
 pub fn free_share(free: u64, total: u64) -> f64 {
@@ -163,7 +229,7 @@ mod tests {
 
     #[test]
     fn better_is_idle_empty_quiet_and_cold() {
-        let typical = Typical { idle: 0.5, network: 0.5, temperature: 100.0 };
+        let typical = Typical { idle: 0.5, network: 0.5, temperature: 100.0, ..Typical::default() };
         let score = |load: Load, free| Coefficients::default().score(&typical.inputs(Some(load), free, 100));
         let usual = score(load(0.5, 0.5, 100.0), 50);
         assert!(score(load(0.6, 0.5, 100.0), 50) > usual && score(load(0.5, 0.4, 100.0), 50) > usual);
@@ -172,7 +238,7 @@ mod tests {
 
     #[test]
     fn temperature_is_a_share() {
-        let typical = Typical { idle: 0.5, network: 0.5, temperature: 8.0 };
+        let typical = Typical { idle: 0.5, network: 0.5, temperature: 8.0, ..Typical::default() };
         let heat = |temperature| typical.inputs(Some(load(0.0, 0.0, temperature)), 1, 1).temperature;
         assert_eq!([0.0, 8.0, 24.0].map(heat), [0.0, 0.5, 0.75]);
         let cold = Typical { temperature: 0.0, ..typical };
@@ -182,7 +248,7 @@ mod tests {
 
     #[test]
     fn old_loads_count_less_and_no_load_is_typical() {
-        let typical = Typical { idle: 0.5, network: 0.25, temperature: 10.0 };
+        let typical = Typical { idle: 0.5, network: 0.25, temperature: 10.0, ..Typical::default() };
         let at = |age| typical.inputs(Some(Load { age, ..load(1.0, 0.75, 0.0) }), 1, 2);
         assert_eq!((at(0.0).idle, at(0.0).network, at(0.0).temperature), (1.0, 0.75, 0.0));
         assert_eq!((at(STALE_INTERVALS).idle, at(2.0 * STALE_INTERVALS).idle), (0.75, 0.625));
@@ -191,15 +257,57 @@ mod tests {
         assert_eq!(at(f64::INFINITY), unknown);
     }
 
+    /// Seconds: ten accesses wait that take 20 ms each, and the server answers in 5 ms.
+    #[test]
+    fn a_wait_is_that_of_all_who_are_before() {
+        let typical = Typical { queue: 1.0, service: 0.02, answer: 0.001, ..Typical::default() };
+        let busy = Load { queue: 10.0, service: 0.02, answer: 0.005, ..Load::default() };
+        let wait = |load: Load| typical.wait(Some(load)).unwrap();
+        let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");
+        close(wait(busy).of(0.0), 0.225);
+        close(wait(busy).of(3.0), 0.285);
+        close(typical.wait(None).unwrap().of(0.0), 0.041);
+        close(wait(Load { age: STALE_INTERVALS, ..busy }).of(0.0), (0.225 + 0.041) / 2.0);
+        // What was never measured takes as long as usual; nobody is as fast or as slow as that.
+        close(wait(Load { service: 0.0, ..busy }).each, 0.02);
+        close(wait(Load { service: 1e-9, ..busy }).each, 0.005);
+        close(wait(Load { service: 1e9, ..busy }).each, 0.08);
+        close(wait(Load { queue: 1e9, ..busy }).of(0.0), 8.0 * 0.041);
+        assert_eq!(Typical { service: 0.0, ..typical }.wait(Some(busy)), None);
+        close(typical.slowness(Load { service: 0.04, answer: 0.001, ..busy }).unwrap(), 0.081 / 0.041);
+    }
+
+    /// The mean of speeds, not of times: one that takes for ever does not make all others look
+    /// fast.
+    #[test]
+    fn the_usual_service_is_that_of_the_mean_speed() {
+        let of = |service: f64| Load { service, ..Load::default() };
+        let typical = Typical::of([of(0.01), of(0.03), of(1e9), of(0.0), of(f64::NAN)].into_iter());
+        assert!((typical.service - 3.0 / (100.0 + 1.0 / 0.03)).abs() < 1e-9, "{typical:?}");
+    }
+
     #[test]
     fn whatever_is_reported_gives_a_score() {
         let odd = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 0.0, 2.0, f64::MAX];
         for (&x, &y) in odd.iter().flat_map(|x| odd.iter().map(move |y| (x, y))) {
-            let strange = Load { idle: x, network: y, temperature: x, ahead: y, lead: x, age: x };
+            let strange = Load {
+                idle: x,
+                network: y,
+                temperature: x,
+                queue: y,
+                service: x,
+                answer: y,
+                ahead: y,
+                lead: x,
+                placed: x,
+                age: x,
+            };
             let typical = Typical::of([strange, load(0.5, 0.5, y)].into_iter());
             let score = Coefficients::default().score(&typical.inputs(Some(strange), 3, 0));
             assert!((0.0..=1.0).contains(&score), "{x} {y}: {score}");
+            let wait = typical.wait(Some(strange)).map_or(0.0, |wait| wait.of(strange.placed));
+            assert!(wait >= 0.0 && wait.is_finite(), "{x} {y}: {wait}");
         }
-        assert_eq!(Typical::of(std::iter::empty()), Typical { idle: 1.0, network: 0.0, temperature: 0.0 });
+        assert_eq!(Typical::of(std::iter::empty()), Typical { idle: 1.0, ..Typical::default() });
     }
 }

@@ -59,10 +59,14 @@ impl CabinetSummary {
                 idle: typical.idle,
                 network: typical.network,
                 temperature: typical.temperature,
+                queue: typical.queue,
+                service: typical.service,
+                answer: typical.answer,
                 ..Load::default()
             });
-            let Load { idle, network, temperature, .. } = load;
-            let report = Report { idle, network, temperature, free: server.free, total: server.total };
+            let Load { idle, network, temperature, queue, service, answer, .. } = load;
+            let (free, total) = (server.free, server.total);
+            let report = Report { idle, network, temperature, queue, service, answer, free, total };
             Brief { id: server.id, score: coefficients.score(&typical.reported(server)), report }
         };
         let mut best: Vec<Brief> = servers.iter().map(brief).collect();
@@ -80,6 +84,9 @@ fn mean(of: &[Brief]) -> Option<Report> {
         idle: part(&|report| report.idle),
         network: part(&|report| report.network),
         temperature: part(&|report| report.temperature),
+        queue: part(&|report| report.queue),
+        service: part(&|report| report.service),
+        answer: part(&|report| report.answer),
         free: part(&|report| report.free as f64) as u64,
         total: part(&|report| report.total as f64) as u64,
     })
@@ -148,7 +155,8 @@ mod tests {
     use crate::placement::{Rules, Tuning};
     use crate::topology::Layers;
 
-    const TYPICAL: Typical = Typical { idle: 0.5, network: 0.5, temperature: 100.0 };
+    const TYPICAL: Typical =
+        Typical { idle: 0.5, network: 0.5, temperature: 100.0, queue: 0.0, service: 0.0, answer: 0.0 };
 
     /// Servers in cabinets of so many, twenty cabinets in a row, five rows in a sub-network.
     fn servers(cabinets: u16, in_each: u16) -> Vec<TargetCandidate> {

@@ -62,7 +62,7 @@ pub fn run(setting: &Setting, policy: Policy, seed: u64) -> Ran {
     let mut chooser = Chooser::new(policy, setting, seed);
     let mut speeds = Speeds::new(nodes, setting.speed_spread, setting.speed_seconds, seed ^ 0x5EED);
     let (mut now, mut next_mood, mut next_report) = (0.0, 0.0, setting.report_seconds);
-    let (mut space, mut accesses) = (vec![0u64; nodes], vec![0u64; nodes]);
+    let mut space = vec![0u64; nodes];
     let (mut stripes, mut reports) = (0, 0);
     let mut last = vec![[0.0; 2]; nodes];
     let mut free: Vec<usize> = (0..writers.len()).collect();
@@ -105,7 +105,6 @@ pub fn run(setting: &Setting, policy: Policy, seed: u64) -> Ran {
                 writer.stripe.push(server);
                 writer.placed += 1;
                 let server = usize::from(server.0);
-                accesses[server] += 1;
                 space[server] += writer.block;
                 network.send(at as u32, writer.block as f64, [senders[at], disks[server], NOTHING, NOTHING]);
                 writer.waits += 1;
@@ -134,7 +133,8 @@ pub fn run(setting: &Setting, policy: Policy, seed: u64) -> Ran {
                         number: reports,
                         idle: (1.0 - setting.writer_takes * f64::from(writing[node])).max(0.0),
                         network: moved,
-                        accesses: accesses[node],
+                        // Pieces of a MiB, as they are written.
+                        accesses: (network.moved[disks[node] as usize] / f64::from(1 << 20)) as u64,
                         queue,
                         seconds: setting.report_seconds,
                         delay: 0.0,

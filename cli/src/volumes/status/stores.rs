@@ -14,8 +14,12 @@ pub fn print_load(target: &TargetStatus) -> Outcome {
     let load = target.load.map_or_else(
         || "load not known".into(),
         |load| {
+            let access = match load.service > 0.0 {
+                true => format!(", {:.1} ms each", 1e3 * load.service),
+                false => String::new(),
+            };
             format!(
-                "{:.0} reads and writes/s, {:.1} waiting, {:.0} % idle, temperature {:.0}",
+                "{:.0} reads and writes/s{access}, {:.1} waiting, {:.0} % idle, temperature {:.0}",
                 load.accesses_per_second,
                 load.queue,
                 100.0 * load.idle,

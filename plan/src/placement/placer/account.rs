@@ -11,17 +11,14 @@
 
 use crate::placement::adaptive::MAX_SHARE;
 
-/// What stays of an account after an interval: it remembers a hundred of them.
-const MEMORY: f64 = 0.99;
+/// What stays of an account after an interval: it remembers a thousand of them.
+const MEMORY: f64 = 0.999;
 /// A lead of this many chunks is small, ...
-const LEAST_CHUNKS: f64 = 2.0;
-/// ... or of this part of what it got, ...
-const LEAST_PART: f64 = 0.02;
-/// ... or one of what it gets in this many intervals: what is placed between two reports obeys no
-/// account.
-const LEAST_INTERVALS: f64 = 2.0;
-/// A target is slow when its share by score is at the lower bound of shares, ...
-pub(super) const SLOW_SHARE: f64 = 1.04 / MAX_SHARE;
+const LEAST_CHUNKS: f64 = 10.0;
+/// ... or of this part of what it got.
+const LEAST_PART: f64 = 0.025;
+/// A target is slow when an access takes so many times as long as usually, ...
+pub(super) const SLOW: f64 = 2.5;
 /// ... and it is slow all the time when it was slow in this part of the last intervals, ...
 const SLOW_PART: f64 = 0.75;
 /// ... of which this many count.
@@ -59,10 +56,25 @@ impl Account {
     pub fn settle(&mut self, even: f64, is_slow: Option<bool>) {
         self.more = self.more * MEMORY + std::mem::take(&mut self.new) - even;
         self.even = self.even * MEMORY + even;
-        self.lead = self.more / LEAST_CHUNKS.max(LEAST_PART * self.even).max(LEAST_INTERVALS * even);
+        self.lead = self.more / self.small();
         if let Some(is_slow) = is_slow {
             self.seen = (self.seen + 1.0).min(SLOW_INTERVALS);
             self.slow += (f64::from(u8::from(is_slow)) - self.slow) / self.seen;
+        }
+    }
+
+    /// That many chunks are a small lead.
+    fn small(&self) -> f64 {
+        LEAST_CHUNKS.max(LEAST_PART * self.even)
+    }
+
+    /// The lead beside others that have this one. Who is slow all the time gets nothing back, but
+    /// starves not: it has a quarter of its even part.
+    pub fn compare(&mut self, usual: f64) {
+        self.lead -= usual;
+        if self.is_slow() {
+            let over_least = (self.more + self.even - self.even / MAX_SHARE) / self.small();
+            self.lead = self.lead.max(over_least.min(0.0));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::tests::{equal, placer, report};
 use crate::placement::policies::mix;
-use crate::placement::{TargetCandidate, Tuning};
+use crate::placement::{Report, TargetCandidate, Tuning};
 use crate::{SetId, TargetId};
 
 /// The least and the most chunks of a target beside the mean, after 300 intervals of five sets
@@ -14,7 +14,10 @@ fn spread(tuning: Tuning, busy: impl Fn(u64, u16) -> bool) -> (f64, f64) {
     let mut placer = placer(&targets, tuning, 3);
     let mut counts = [0.0f64; 20];
     for interval in 0..300 {
-        let load = |id| if busy(interval, id) { report(0.1, 10.0, 0) } else { report(0.9, 10.0, 0) };
+        let load = |id| match busy(interval, id) {
+            true => Report { service: 0.04, ..report(0.1, 10.0, 0) },
+            false => Report { service: 0.01, ..report(0.9, 10.0, 0) },
+        };
         let loads: Vec<_> = (0..20).map(|id| (TargetId(id), load(id))).collect();
         placer.handle_loads(&loads, true);
         for set in (interval * 5..interval * 5 + 5).map(SetId) {

@@ -10,12 +10,12 @@ mod account;
 mod account_tests;
 mod more;
 
-use self::account::{Account, SLOW_SHARE};
+use self::account::{Account, SLOW};
 use crate::by_target::ByTarget;
 use crate::domain::Domain;
 use crate::membership::TargetState;
 use crate::placement::adaptive::{
-    Adaptive, Look, MOST_BEHIND, Tuning, Whole, chance_of, stride, take_turns, turn_at, weight,
+    Adaptive, Look, MOST_BEHIND, Pace, Tuning, Whole, chance_of, stride, take_turns, turn_at, weight,
 };
 use crate::placement::candidate::{Load, TargetCandidate};
 use crate::placement::choose::{Place, Rules, least_limit, place_of, turn_positions};
@@ -29,8 +29,11 @@ use std::collections::HashMap;
 /// microseconds.
 const MANY_TARGETS: usize = 128;
 
+/// The part of the chunks placed before the last report that it does not count yet.
+const STILL_PLACED: f64 = 0.3;
+
 /// What a target said of itself.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Report {
     /// The part of its server's processors that is idle, 0 to 1.
     pub idle: f64,
@@ -38,6 +41,12 @@ pub struct Report {
     pub network: f64,
     /// Accesses, of which older ones count less.
     pub temperature: f64,
+    /// Accesses that waited for it or ran on it, on average.
+    pub queue: f64,
+    /// How long an access takes that waits for no other one, in seconds.
+    pub service: f64,
+    /// How long its server takes to answer, in seconds.
+    pub answer: f64,
     /// Bytes that it can still take.
     pub free: u64,
     /// Its capacity in bytes.
@@ -67,6 +76,8 @@ struct Member {
     /// The time between two chunks of it, as its space and its share are. Kept, since every draw
     /// asks for it.
     stride: f64,
+    /// When it has its turn, where accesses are measured.
+    pace: Option<Pace>,
 }
 
 /// Places chunk sets.
@@ -128,6 +139,7 @@ impl Placer {
                 account: before.as_ref().map_or_else(Account::default, |before| before.account),
                 due: before.map_or(f64::NAN, |before| before.due),
                 stride: 0.0,
+                pace: None,
             }
         };
         self.members = candidates.iter().map(member).collect();
@@ -240,8 +252,7 @@ impl Placer {
         let new = self.members.iter().map(|member| member.account.newly()).sum::<f64>().max(0.0);
         let (mut sum, mut count) = (0.0, 0.0);
         for (index, weight) in weights.into_iter().enumerate() {
-            let slow = |_| self.whole.by_score(self.look(index), &self.policy.tuning) < SLOW_SHARE;
-            let is_slow = self.members[index].load.map(slow);
+            let is_slow = self.whole.slowness(self.look(index)).map(|slowness| slowness > SLOW);
             let account = &mut self.members[index].account;
             account.settle(weight / all * new, is_slow);
             if !account.is_slow() {
@@ -249,12 +260,7 @@ impl Placer {
             }
         }
         let usual = if count > 0.0 { sum / count } else { 0.0 };
-        for account in self.members.iter_mut().map(|member| &mut member.account) {
-            account.lead -= usual;
-            if account.is_slow() {
-                account.lead = account.lead.max(0.0);
-            }
-        }
+        self.members.iter_mut().for_each(|member| member.account.compare(usual));
     }
 
     /// Compares all targets.
@@ -278,8 +284,10 @@ impl Placer {
     }
 
     fn find_share(&mut self, index: usize) {
-        let share = self.whole.parts(self.look(index), &self.policy.tuning).share;
+        let look = self.look(index);
+        let share = self.whole.parts(look, &self.policy.tuning).share;
         let member = &mut self.members[index];
+        member.pace = self.whole.pace(look, &self.policy.tuning);
         member.due = self.now + (member.due - self.now) * member.share / share;
         member.share = share;
         self.keep_stride(index);
@@ -369,7 +377,7 @@ impl Placer {
         let draws = (chance_of(self.policy.seed, set), self.policy.tuning.draws);
         // Moved out, so that the turns can be looked at meanwhile.
         let mut lottery = std::mem::replace(&mut self.lottery, Lottery::new(&[]));
-        let turn = |index: usize| turn_at(self.ahead(index), self.stride(index));
+        let turn = |index: usize| self.turn(index);
         let chosen = take_turns(&mut lottery, draws, count, |_| limit, turn);
         self.lottery = lottery;
         chosen
@@ -436,6 +444,15 @@ impl Placer {
         chosen.iter().for_each(|&index| self.refresh(index));
     }
 
+    /// When a target has its next chunk: of those that are drawn, the first one gets it.
+    fn turn(&self, index: usize) -> f64 {
+        let member = &self.members[index];
+        match member.pace {
+            Some(pace) => pace.turn(member.placed(), self.ahead(index)),
+            None => turn_at(self.ahead(index), member.stride),
+        }
+    }
+
     /// How many chunks a target has beyond its share.
     fn ahead(&self, index: usize) -> f64 {
         (self.members[index].due - self.now) / self.stride(index)
@@ -447,7 +464,8 @@ impl Placer {
             // In the interval in which it came and in the next one it is new.
             Load { age: load.age + self.interval.saturating_sub(at + 1) as f64, ..load }
         });
-        let load = Some(Load { ahead: self.ahead(index), lead: member.account.lead, ..load });
+        let (ahead, lead, placed) = (self.ahead(index), member.account.lead, member.placed());
+        let load = Some(Load { ahead, lead, placed, ..load });
         Look { load, free: member.free_now(self.policy.tuning.chunk_bytes), total: member.total }
     }
 
@@ -474,9 +492,14 @@ impl Placer {
 
 impl Member {
     fn handle_load(&mut self, report: &Report, interval: u64) {
-        let Report { idle, network, temperature, .. } = *report;
-        self.load = Some((Load { idle, network, temperature, ..Load::default() }, interval));
+        let Report { idle, network, temperature, queue, service, answer, .. } = *report;
+        self.load = Some((Load { idle, network, temperature, queue, service, answer, ..Load::default() }, interval));
         self.placed = [0, self.placed[0]];
+    }
+
+    /// Chunks that no report knows of.
+    fn placed(&self) -> f64 {
+        self.placed[0] as f64 + STILL_PLACED * self.placed[1] as f64
     }
 
     fn free_now(&self, chunk_bytes: u64) -> u64 {

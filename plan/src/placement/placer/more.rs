@@ -1,7 +1,7 @@
 //! More chunks of a set that has some already: in a repair, or block by block.
 
 use super::Placer;
-use crate::placement::adaptive::{chance_of, take_turns, turn_at};
+use crate::placement::adaptive::{chance_of, take_turns};
 use crate::placement::choose::least_limit;
 use crate::placement::lottery::Lottery;
 use crate::placement::policies::mix;
@@ -38,7 +38,7 @@ impl Placer {
         full().for_each(|group| lottery.close(group, true));
         // Other draws for each block of a set that is placed one by one.
         let draws = (mix(chance_of(self.policy.seed, set), there.len() as u64), self.policy.tuning.draws);
-        let turn = |index: usize| turn_at(self.ahead(index), self.stride(index));
+        let turn = |index: usize| self.turn(index);
         let chosen = take_turns(&mut lottery, draws, count, room, turn);
         full().for_each(|group| lottery.close(group, false));
         weights.into_iter().for_each(|(member, weight)| lottery.set_weight(member, weight));

@@ -24,7 +24,7 @@ pub(super) fn placer(targets: &[TargetCandidate], tuning: Tuning, seed: u64) -> 
 }
 
 pub(super) fn report(idle: f64, temperature: f64, free: u64) -> Report {
-    Report { idle, network: 1.0 - idle, temperature, free, total: 1024 * GIB }
+    Report { idle, network: 1.0 - idle, temperature, free, total: 1024 * GIB, ..Report::default() }
 }
 
 /// How many chunks of `sets` sets each target gets.
@@ -36,7 +36,8 @@ fn shares(placer: &mut Placer, sets: std::ops::Range<u64>) -> BTreeMap<u16, usiz
     counts
 }
 
-/// Set by set, with targets that come and go, fill up, are loaded and stay silent.
+/// Set by set, with targets that come and go, fill up, are loaded and stay silent. With every
+/// second seed, accesses are measured.
 #[test]
 fn a_placer_places_what_the_policy_places() {
     let mut random = fastrand::Rng::with_seed(7);
@@ -57,7 +58,11 @@ fn a_placer_places_what_the_policy_places() {
                 match random.u8(0..10) {
                     0 => placer.handle_state(id, TargetState::Down),
                     1 | 2 => placer.handle_state(id, TargetState::Up),
-                    _ => placer.handle_report(id, &Report { total: 50 * CHUNK, ..load }),
+                    _ => {
+                        let [queue, service, answer] = std::array::from_fn(|_| random.f64() * (seed % 2) as f64);
+                        let measured = Report { queue: 9.0 * queue, service, answer, ..load };
+                        placer.handle_report(id, &Report { total: 50 * CHUNK, ..measured });
+                    }
                 }
             }
             placer.handle_interval();
@@ -91,6 +96,32 @@ fn between_two_reports_there_is_no_herd() {
         })
         .sum();
     assert!(best <= 8 * 8, "no more than it is drawn: {best}");
+}
+
+/// One is ten times as fast as all others, and has no queue. It gets the next chunks, until it has
+/// a queue.
+#[test]
+fn what_was_placed_waits_where_accesses_are_measured() {
+    let mut placer = placer(&equal(100), Tuning::default(), 1);
+    for id in 0..100 {
+        let (queue, service) = if id == 42 { (0.0, 0.001) } else { (4.0, 0.01) };
+        let load = Report { queue, service, answer: 0.001, ..report(0.5, 1000.0, 512 * GIB) };
+        placer.handle_report(TargetId(id), &load);
+    }
+    placer.handle_interval();
+    // It counts as four times as fast, and it is in half of the draws for a set. The others have
+    // five accesses before the next one, and eight chunks each in the end: then 13 times 10 ms are
+    // 52 times a quarter of it.
+    let best = shares(&mut placer, 0..100)[&42];
+    assert!((16..=56).contains(&best), "{best}");
+    // A report that says the same of it later forgets what was placed before, in two steps.
+    let idle = Report { service: 0.001, answer: 0.001, ..report(0.5, 1000.0, 512 * GIB) };
+    let wait = |placer: &Placer| placer.turn(42);
+    let before = wait(&placer);
+    placer.handle_report(TargetId(42), &idle);
+    let once = wait(&placer);
+    placer.handle_report(TargetId(42), &idle);
+    assert!(before > once && once > wait(&placer), "{before} {once}");
 }
 
 #[test]
