@@ -76,7 +76,7 @@ pub fn simulate(config: &Config, work: &Workload, cluster: &Cluster, table: &Tab
     let (mut written, mut read, mut bandwidth) = (0.0, 0.0, vec![0.0; BINS]);
     let (mut now, mut next_report, mut next_mood, mut reports) = (0.0, work.report_seconds, 0.0, 0);
     let mut last: Vec<[f64; 4]> = vec![[0.0; 4]; stores.len()];
-    let mut accesses = vec![0u64; stores.len()];
+    let (mut accesses, mut pieces) = (vec![0u64; stores.len()], vec![0u64; stores.len()]);
     let mut idle: Vec<usize> = (0..writers.len()).collect();
     let mut places = Vec::new();
     while now < work.seconds {
@@ -146,12 +146,16 @@ pub fn simulate(config: &Config, work: &Workload, cluster: &Cluster, table: &Tab
                     let sums = [into, out, processor, network.waited[machine.disk as usize]];
                     let since: [f64; 4] = std::array::from_fn(|at| (sums[at] - last[number][at]) / work.report_seconds);
                     last[number] = sums;
+                    // Bytes are written in pieces of a MiB, each an access.
+                    let until = (network.moved[machine.disk as usize] / f64::from(1 << 20)) as u64;
+                    let more = until - std::mem::replace(&mut pieces[number], until);
                     let observed = Observed {
                         number: reports,
                         idle: (1.0 - since[2] / cluster.stores[number].processor).clamp(0.0, 1.0),
                         network: since[0] + since[1],
                         accesses: accesses[number],
                         queue: since[3],
+                        measured: (more, since[3] * work.report_seconds),
                         seconds: work.report_seconds,
                         delay: 0.0,
                     };

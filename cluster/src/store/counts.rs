@@ -5,10 +5,10 @@ use super::protocol::method;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
-use volume::Meter;
 use volume::counts::Operation;
 use volume::lock;
 use volume::target::{Target, TargetFile};
+use volume::{Meter, Metering};
 
 /// How long the report uses a target's last answer about its space.
 const SPACE_VALID_FOR: Duration = Duration::from_secs(10);
@@ -78,19 +78,20 @@ impl Counts {
 pub(super) struct Looked {
     space: Mutex<Option<(Instant, (u64, u64))>>,
     looking: AtomicBool,
-    accesses: AtomicU64,
+    /// How often chunks were read and written, and how long that took.
+    accesses: Arc<Meter>,
     /// How long operations wait and run.
     pub meter: Arc<Meter>,
 }
 
 impl Looked {
-    /// Counts an operation that begins on a file of the target. Metadata is not counted: in a
-    /// cluster without work, the few targets that have it would look hot beside all others.
-    pub fn access(&self, method: u16, file: TargetFile) {
+    /// Counts an operation that begins on a file of the target, until what this returns is dropped.
+    /// Metadata is not counted: in a cluster without work, the few targets that have it would look
+    /// hot beside all others.
+    pub fn access(&self, method: u16, file: TargetFile) -> Option<Metering> {
         let is_chunk = matches!(file, TargetFile::Chunk { .. } | TargetFile::NewChunk { .. });
-        if is_chunk && matches!(method, method::READ | method::WRITE | method::WRITE_DURABLY) {
-            self.accesses.fetch_add(1, Ordering::Relaxed);
-        }
+        let is_access = is_chunk && matches!(method, method::READ | method::WRITE | method::WRITE_DURABLY);
+        is_access.then(|| self.accesses.begin())
     }
 
     /// Asks the target for its space, unless another thread is doing so. The calling thread must be
@@ -113,7 +114,12 @@ impl Looked {
 
     /// The number of operations that read or write chunks.
     pub fn accesses(&self) -> u64 {
-        self.accesses.load(Ordering::Relaxed)
+        self.accesses.counted().accesses
+    }
+
+    /// For how long they waited and ran, all added up.
+    pub fn accesses_waited(&self) -> Duration {
+        self.accesses.counted().waited
     }
 
     /// For how long operations waited and ran, all added up.
@@ -136,11 +142,13 @@ mod tests {
     #[test]
     fn accesses_are_reads_and_writes_of_chunks() {
         let (looked, chunk) = (Looked::default(), TargetFile::Chunk { set: SetId(1), position: Position(0) });
-        [method::READ, method::WRITE, method::WRITE_DURABLY].iter().for_each(|&method| looked.access(method, chunk));
-        looked.access(method::SYNC, chunk);
+        [method::READ, method::WRITE, method::WRITE_DURABLY]
+            .iter()
+            .for_each(|&method| drop(looked.access(method, chunk)));
+        assert!(looked.access(method::SYNC, chunk).is_none());
         [TargetFile::Journal { first: TxId(1) }, TargetFile::Snapshot { last: TxId(1) }, TargetFile::Label]
             .iter()
-            .for_each(|&file| looked.access(method::WRITE_DURABLY, file));
+            .for_each(|&file| drop(looked.access(method::WRITE_DURABLY, file)));
         assert_eq!(looked.accesses(), 3);
     }
 }

@@ -279,7 +279,7 @@ impl Store {
         if request.method == method::DOMAIN {
             return Ok(Reply::ok(encode(&self.domain)));
         }
-        place.looked.access(request.method, operands.file.into());
+        let _access = place.looked.access(request.method, operands.file.into());
         let lane = if request.method == method::CLAIM { &place.claims } else { &place.disk };
         let Some(_waiting) = lane.queue.try_take(request.peer.name.as_deref()) else {
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, "too many operations wait for the target"));

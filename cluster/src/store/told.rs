@@ -40,6 +40,7 @@ pub(super) fn read_over(mut told: &[u8], report: &mut Report, work: &mut Work) -
     }
     report.targets.truncate(head.6);
     work.waited.clear();
+    work.accesses_waited.clear();
     (work.coded_stripes, work.coded_bytes) = (0, 0);
     // An older store says nothing more.
     if told.is_empty() {
@@ -49,6 +50,13 @@ pub(super) fn read_over(mut told: &[u8], report: &mut Report, work: &mut Work) -
     (work.coded_stripes, work.coded_bytes) = (stripes, bytes);
     for _ in 0..count {
         work.waited.push(take(told)?);
+    }
+    if told.is_empty() {
+        return Ok(());
+    }
+    let count: usize = take(told)?;
+    for _ in 0..count {
+        work.accesses_waited.push(take(told)?);
     }
     Ok(())
 }
@@ -75,8 +83,8 @@ mod tests {
             request_bytes: any(random),
             targets: (0..targets).map(|_| target(random)).collect(),
         };
-        let waited = (0..targets).map(|_| any(random)).collect();
-        (report, Work { coded_stripes: any(random), coded_bytes: any(random), waited })
+        let [waited, accesses_waited] = std::array::from_fn(|_| (0..targets).map(|_| any(random)).collect());
+        (report, Work { coded_stripes: any(random), coded_bytes: any(random), waited, accesses_waited })
     }
 
     #[test]
@@ -93,9 +101,12 @@ mod tests {
             // An older store tells no more.
             read_over(&bytes[..old], &mut report, &mut work).unwrap();
             assert_eq!((&report, &work), (&told, &Work::default()));
+            let newer = bytes.len() - postcard::to_stdvec(&more.accesses_waited).unwrap().len();
+            read_over(&bytes[..newer], &mut report, &mut work).unwrap();
+            assert_eq!(work, Work { accesses_waited: Vec::new(), ..more.clone() });
             // Anything shorter cannot be read, and nothing of it is left in the next one.
             let end = round % bytes.len();
-            if end != old {
+            if end != old && end != newer {
                 assert!(read_over(&bytes[..end], &mut report, &mut work).is_err(), "{end} of {}", bytes.len());
             }
         }

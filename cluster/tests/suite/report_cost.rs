@@ -48,7 +48,12 @@ impl Fakes {
             request_bytes: 4 << 20,
             targets: (1..=DISKS).map(target).collect(),
         };
-        let work = Work { coded_stripes: so_far / 10, coded_bytes: 400 * so_far, waited: vec![2 * so_far; DISKS] };
+        let work = Work {
+            coded_stripes: so_far / 10,
+            coded_bytes: 400 * so_far,
+            waited: vec![2 * so_far; DISKS],
+            accesses_waited: vec![so_far; DISKS],
+        };
         [postcard::to_stdvec(&report).unwrap(), postcard::to_stdvec(&work).unwrap()].concat()
     }
 }

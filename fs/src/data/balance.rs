@@ -76,7 +76,19 @@ impl Own {
             let before = self.counted.get(&id).map_or(metered.waited, |before| before.waited);
             let waited = metered.waited.saturating_sub(before).as_secs_f64();
             let queue = if seconds > 0.0 { waited / seconds } else { 0.0 };
-            (id, Observed { number, idle, network: 0.0, accesses: metered.accesses, queue, seconds, delay: 0.0 })
+            (
+                id,
+                Observed {
+                    number,
+                    idle,
+                    network: 0.0,
+                    accesses: metered.accesses,
+                    queue,
+                    measured: (0, 0.0),
+                    seconds,
+                    delay: 0.0,
+                },
+            )
         };
         // The first look says nothing of an interval.
         let seen = self.looked.map_or_else(BTreeMap::new, |_| counted.iter().map(observed).collect());

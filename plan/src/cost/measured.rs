@@ -183,29 +183,54 @@ impl Point {
         self.stores.unwrap_or(of.stores)
     }
 
-    fn mean(&self, of: impl Fn(&Round) -> f64) -> f64 {
-        let all: f64 = self.rounds.iter().map(of).sum();
-        all / self.rounds.len().max(1) as f64 / self.count.max(1) as f64
+    /// The rounds that count: of four or more, all but the fastest and the slowest quarter. A round
+    /// in which the machine did something else for some milliseconds is no measurement.
+    fn usual(&self) -> Vec<&Round> {
+        let mut rounds: Vec<&Round> = self.rounds.iter().collect();
+        rounds.sort_by(|a, b| a.wall.total_cmp(&b.wall));
+        let beside = rounds.len() / 4;
+        rounds.drain(beside..rounds.len() - beside).collect()
     }
 
-    /// The steps of a record, the mean of all rounds. The kernel's part is in CT.
+    fn mean(&self, of: impl Fn(&Round) -> f64) -> f64 {
+        let usual = self.usual();
+        let all: f64 = usual.iter().map(|round| of(round)).sum();
+        all / usual.len().max(1) as f64 / self.count.max(1) as f64
+    }
+
+    /// The kernel's part for a record: the median of all rounds, as it is measured apart, with few
+    /// calls.
+    fn kernel(&self) -> f64 {
+        let mut all: Vec<f64> = self.rounds.iter().map(|round| round.kernel).collect();
+        all.sort_by(f64::total_cmp);
+        let middle = all.len() / 2;
+        let median = match all.len() % 2 {
+            0 => all.get(middle.wrapping_sub(1)).map_or(0.0, |below| (below + all[middle]) / 2.0),
+            _ => all[middle],
+        };
+        median / self.count.max(1) as f64
+    }
+
+    /// The steps of a record, the mean of the usual rounds: of four or more, the fastest and the
+    /// slowest quarter do not count. The kernel's part is in CT.
     pub fn steps(&self) -> StepTimes {
         let mut times = [0.0; 7];
         for (step, time) in times.iter_mut().enumerate() {
             *time = self.mean(|round| round.counted[step]);
         }
-        times[0] += self.mean(|round| round.kernel);
+        times[0] += self.kernel();
         StepTimes::from_array(times)
     }
 
-    /// What the program waited for a record, the mean of all rounds.
+    /// What the program waited for a record, the mean of the same rounds.
     pub fn wall(&self) -> f64 {
         self.mean(|round| round.wall)
     }
 
-    /// The standard deviation of the rounds' times, as a part of their mean. 0 with one round.
+    /// The standard deviation of all rounds' times, as a part of their mean. 0 with one round.
     pub fn spread(&self) -> f64 {
-        let (mean, count) = (self.wall() * self.count as f64, self.rounds.len());
+        let count = self.rounds.len();
+        let mean = self.rounds.iter().map(|round| round.wall).sum::<f64>() / count.max(1) as f64;
         let squares: f64 = self.rounds.iter().map(|round| (round.wall - mean).powi(2)).sum();
         if count < 2 || mean == 0.0 { 0.0 } else { (squares / (count - 1) as f64).sqrt() / mean }
     }
@@ -238,6 +263,20 @@ pub(super) mod tests {
             points,
             streams: Vec::new(),
         }
+    }
+
+    /// One round of eight took ten times as long, and the probes of another one did.
+    #[test]
+    fn rounds_that_were_disturbed_do_not_count() {
+        let usual = Round { kernel: 10.0, ..round(100.0, [10.0, 0.0, 0.0, 20.0, 0.0, 0.0, 60.0]) };
+        let mut rounds = vec![usual; 8];
+        rounds[3] = round(1000.0, [10.0, 0.0, 0.0, 20.0, 0.0, 0.0, 960.0]);
+        rounds[6].kernel = 500.0;
+        let one = point(4096, Way::Stripe, rounds);
+        assert_eq!((one.wall(), one.steps().total()), (10.0, 10.0));
+        assert!(one.spread() > 1.0);
+        let none = point(4096, Way::Stripe, Vec::new());
+        assert_eq!((none.wall(), none.steps().total(), none.spread()), (0.0, 0.0, 0.0));
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub struct Tuning {
     /// mean has its share halved, and equal targets stay within 5 % whatever their scores are. That
     /// also means that in the long run equal targets of unequal speed get equal parts, and only
     /// take turns by speed; until a sixteenth of them is used, a lead is measured by that much.
-    /// What a target got in the last hundred intervals counts before that, unless it was slow all
+    /// What a target got in the last thousand intervals counts before that, unless it was slow all
     /// the time. With 0 only the score counts, and space follows speed.
     pub evenness: f64,
     /// The length that a chunk grows to. Differences of a few chunks are no lead.
@@ -66,6 +66,11 @@ impl Default for Tuning {
 
 /// No share is higher, compared with that of an equal target, and none is lower than one by this.
 pub const MAX_SHARE: f64 = 4.0;
+
+/// A target is slow when an access takes so many times as long as usually, ...
+const SLOW: f64 = 2.5;
+/// ... or when its share by its score is at the lower bound.
+const SLOW_SHARE: f64 = 1.04 / MAX_SHARE;
 
 /// The most chunks that a target may be behind its share; what it missed before that is forgotten.
 pub(super) const MOST_BEHIND: f64 = 2.0;
@@ -159,12 +164,18 @@ impl Whole {
         // Waits are measured, and no two measurements of one target are the same. What keeps
         // targets even weighs twice as much as they do, so that targets that differ by that alone
         // are even.
-        Some(Pace { wait, times: (by_score * self.evenness(target, tuning)).powi(-2) })
+        Some(Pace { wait, times: (by_score * within(self.evenness(target, tuning))).powi(-2) })
     }
 
-    /// How much longer an access takes than usually.
-    pub fn slowness(&self, target: Look) -> Option<f64> {
-        self.typical.slowness(target.load?)
+    /// Whether a target is so slow at the moment that it must not get back what it missed; None
+    /// where nobody knows. Where accesses are not measured, its share by its score says so.
+    pub fn is_slow(&self, target: Look, tuning: &Tuning) -> Option<bool> {
+        let load = target.load.filter(|load| load.age < f64::INFINITY)?;
+        let by_score = || {
+            let inputs = self.typical.inputs(Some(load), target.free, target.total);
+            self.share_of(tuning.coefficients.score(&inputs), tuning) < SLOW_SHARE
+        };
+        Some(self.typical.slowness(load).map_or_else(by_score, |slowness| slowness > SLOW))
     }
 
     fn share_of(&self, score: f64, tuning: &Tuning) -> f64 {

@@ -18,6 +18,7 @@
 //!   with a mean of at least 10 ms.
 
 use super::placer::{Placer, Report};
+use super::score::median;
 use super::temperature::{Tau, Temperatures};
 use crate::TargetId;
 use crate::by_target::ByTarget;
@@ -45,6 +46,9 @@ pub struct Observed {
     pub accesses: u64,
     /// Operations that waited for the target or ran on it, on average since the report before.
     pub queue: f64,
+    /// Reads and writes of the target since the report before, and for how long they waited and
+    /// ran, all added up, in seconds; 0 where the server does not tell.
+    pub measured: (u64, f64),
     /// The time between this report and the one before, in seconds.
     pub seconds: f64,
     /// How long the server took to report, in seconds; 0 where nobody was asked.
@@ -79,6 +83,9 @@ struct Known {
     reported: u64,
 }
 
+/// What is known of a target that is not accessed is forgotten in about so many intervals.
+const FORGET_INTERVALS: f64 = 30.0;
+
 /// Makes loads of reports.
 #[derive(Clone, Debug)]
 pub struct Observer {
@@ -107,6 +114,7 @@ impl Observer {
             return;
         }
         let (mut accesses, mut interval_ends) = (Vec::with_capacity(new.len()), false);
+        let usual = median(self.known.values().map(|known| known.load.service));
         for (id, observed) in &new {
             let before = self.known.get(*id);
             // A counter that falls begins anew. The first report says nothing of an interval.
@@ -116,14 +124,16 @@ impl Observer {
             if observed.network.is_finite() {
                 self.fastest = self.fastest.max(observed.network);
             }
-            let taken = more.and_then(|more| service(more, observed.queue, observed.seconds));
+            let taken = service(observed.measured, observed.seconds);
             let known_service = before.map(|known| known.load.service);
             let load = TargetLoad {
                 accesses_per_second: per_second(more.unwrap_or(0), observed.seconds),
                 queue: mean(old.0, observed.queue),
                 service: match (known_service.filter(|known| *known > 0.0), taken) {
                     (Some(known), Some(taken)) => mean(known, taken),
-                    (known, taken) => known.or(taken).unwrap_or(0.0),
+                    // One that nobody asks is as the others again after a while: it may be faster.
+                    (Some(known), None) => known + (usual - known) / FORGET_INTERVALS,
+                    (None, taken) => taken.unwrap_or(0.0),
                 },
                 delay: mean(old.1, observed.delay),
                 idle: observed.idle,
@@ -178,10 +188,11 @@ fn left(queue: f64, usual: f64) -> f64 {
 /// How long an access takes that waits for no other one. Accesses share a target fairly, so each
 /// takes as many times as long as there are accesses, itself included. None where nothing was asked
 /// of the target.
-fn service(accesses: u64, queue: f64, seconds: f64) -> Option<f64> {
-    let queue = amount(queue);
-    let waited = queue * amount(seconds);
-    (waited > 0.0).then(|| waited / accesses.max(1) as f64 / (queue + 1.0))
+fn service((accesses, waited): (u64, f64), seconds: f64) -> Option<f64> {
+    let (waited, seconds) = (amount(waited), amount(seconds));
+    // One that hangs all the time counts as one that takes as long.
+    let is_known = seconds > 0.0 && waited > 0.0 && (accesses > 0 || waited > seconds / 2.0);
+    is_known.then(|| waited / accesses.max(1) as f64 / (waited / seconds + 1.0))
 }
 
 /// Servers are not trusted to report numbers.
@@ -219,7 +230,8 @@ mod tests {
     fn two_slow(number: u64) -> Vec<(TargetId, Observed)> {
         let observed = |id: u16| {
             let (queue, speed) = if id < 2 { (6.0, 10) } else { (0.3, 40) };
-            Observed { number, idle: 0.9, network: 1e6, accesses: number * speed, queue, seconds: 1.0, delay: 0.001 }
+            let (accesses, measured) = (number * speed, (speed, queue));
+            Observed { number, idle: 0.9, network: 1e6, accesses, queue, measured, seconds: 1.0, delay: 0.001 }
         };
         (0..8).map(|id| (TargetId(id), observed(id))).collect()
     }

@@ -89,17 +89,16 @@ pub struct Typical {
 impl Typical {
     /// Of all loads that were ever reported. Without any, everything is idle and cold.
     pub fn of(loads: impl Iterator<Item = Load>) -> Self {
-        let (mut count, mut measured, mut speed, mut sum) = (0.0, 0.0, 0.0, Self::default());
+        let (mut count, mut sum) = (0.0, Self::default());
+        let (mut services, mut answers) = (Vec::new(), Vec::new());
         for load in loads.filter(|load| load.age < f64::INFINITY) {
             count += 1.0;
             sum.idle += share(load.idle);
             sum.network += share(load.network);
             sum.temperature += amount(load.temperature);
             sum.queue += amount(load.queue);
-            sum.answer += amount(load.answer);
-            if amount(load.service) > 0.0 {
-                (measured, speed) = (measured + 1.0, speed + 1.0 / amount(load.service));
-            }
+            services.push(amount(load.service));
+            answers.push(amount(load.answer));
         }
         if count == 0.0 {
             return Self { idle: 1.0, ..Self::default() };
@@ -109,9 +108,8 @@ impl Typical {
             network: sum.network / count,
             temperature: sum.temperature / count,
             queue: sum.queue / count,
-            // Of the mean speed.
-            service: if speed > 0.0 { measured / speed } else { 0.0 },
-            answer: sum.answer / count,
+            service: median(services.into_iter()),
+            answer: median(answers.into_iter()),
         }
     }
 
@@ -123,8 +121,9 @@ impl Typical {
         let blend = |known: f64, typical: f64| typical + weight * (amount(known) - typical);
         let known = Some(amount(load.service)).filter(|service| *service > 0.0).unwrap_or(self.service);
         let each = blend(known, self.service).clamp(self.service / MOST_SPEED, self.service * MOST_SPEED);
-        let base = each * (blend(load.queue, self.queue) + 1.0) + blend(load.answer, self.answer);
-        let usual = self.service * (self.queue + 1.0) + self.answer;
+        let base = each * (blend(load.queue, self.queue) + 1.0) + blend(load.answer, self.answer).max(LEAST_ANSWER);
+        let usual = self.service * (self.queue + 1.0) + self.answer.max(LEAST_ANSWER);
+        let each = each.max(usual / MOST_PLACED);
         (self.service > 0.0).then_some(Wait { base: base.min(usual * MOST_WAIT), each })
     }
 
@@ -167,6 +166,22 @@ pub const STALE_INTERVALS: f64 = 4.0;
 const MOST_SPEED: f64 = 4.0;
 /// A wait counts as this many usual ones at most: nothing is heard of a target that gets no chunk.
 const MOST_WAIT: f64 = 8.0;
+
+/// Servers that answer within this time, in seconds, are equally fast.
+pub(super) const LEAST_ANSWER: f64 = 0.01;
+/// This many chunks, placed on a target without a report, at most make a usual wait twice as long.
+const MOST_PLACED: f64 = 16.0;
+
+/// The median of those that are above 0; 0 without any. One that takes for ever, or no time, does
+/// not change what is usual.
+pub(super) fn median(of: impl Iterator<Item = f64>) -> f64 {
+    let mut known: Vec<f64> = of.filter(|value| *value > 0.0).collect();
+    if known.is_empty() {
+        return 0.0;
+    }
+    let middle = known.len() / 2;
+    *known.select_nth_unstable_by(middle, f64::total_cmp).1
+}
 
 /// How long the next access to a target takes, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -257,33 +272,33 @@ mod tests {
         assert_eq!(at(f64::INFINITY), unknown);
     }
 
-    /// Seconds: ten accesses wait that take 20 ms each, and the server answers in 5 ms.
+    /// Seconds: ten accesses wait that take 20 ms each, and the server answers in 15 ms.
     #[test]
     fn a_wait_is_that_of_all_who_are_before() {
-        let typical = Typical { queue: 1.0, service: 0.02, answer: 0.001, ..Typical::default() };
-        let busy = Load { queue: 10.0, service: 0.02, answer: 0.005, ..Load::default() };
+        let typical = Typical { queue: 1.0, service: 0.02, answer: 0.015, ..Typical::default() };
+        let busy = Load { queue: 10.0, service: 0.02, answer: 0.015, ..Load::default() };
         let wait = |load: Load| typical.wait(Some(load)).unwrap();
         let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");
-        close(wait(busy).of(0.0), 0.225);
-        close(wait(busy).of(3.0), 0.285);
-        close(typical.wait(None).unwrap().of(0.0), 0.041);
-        close(wait(Load { age: STALE_INTERVALS, ..busy }).of(0.0), (0.225 + 0.041) / 2.0);
+        close(wait(busy).of(0.0), 0.235);
+        close(wait(busy).of(3.0), 0.295);
+        close(typical.wait(None).unwrap().of(0.0), 0.055);
+        close(wait(Load { age: STALE_INTERVALS, ..busy }).of(0.0), (0.235 + 0.055) / 2.0);
         // What was never measured takes as long as usual; nobody is as fast or as slow as that.
         close(wait(Load { service: 0.0, ..busy }).each, 0.02);
         close(wait(Load { service: 1e-9, ..busy }).each, 0.005);
         close(wait(Load { service: 1e9, ..busy }).each, 0.08);
-        close(wait(Load { queue: 1e9, ..busy }).of(0.0), 8.0 * 0.041);
+        close(wait(Load { queue: 1e9, ..busy }).of(0.0), 8.0 * 0.055);
+        // Answers of less than 10 ms are all the same.
+        close(wait(Load { answer: 0.001, ..busy }).of(0.0), 0.23);
         assert_eq!(Typical { service: 0.0, ..typical }.wait(Some(busy)), None);
-        close(typical.slowness(Load { service: 0.04, answer: 0.001, ..busy }).unwrap(), 0.081 / 0.041);
+        close(typical.slowness(Load { service: 0.04, ..busy }).unwrap(), 0.095 / 0.055);
     }
 
-    /// The mean of speeds, not of times: one that takes for ever does not make all others look
-    /// fast.
     #[test]
-    fn the_usual_service_is_that_of_the_mean_speed() {
+    fn one_that_takes_for_ever_or_no_time_does_not_change_what_is_usual() {
         let of = |service: f64| Load { service, ..Load::default() };
-        let typical = Typical::of([of(0.01), of(0.03), of(1e9), of(0.0), of(f64::NAN)].into_iter());
-        assert!((typical.service - 3.0 / (100.0 + 1.0 / 0.03)).abs() < 1e-9, "{typical:?}");
+        let odd = [1e-9, 0.01, 0.01, 0.01, 1e9, 0.0, f64::NAN].map(of);
+        assert_eq!(Typical::of(odd.into_iter()).service, 0.01);
     }
 
     #[test]

@@ -34,6 +34,11 @@ struct Writer {
     ended: Option<f64>,
 }
 
+/// Bytes are written in pieces of a MiB, each an access.
+fn pieces_until(bytes: f64) -> u64 {
+    (bytes / f64::from(1 << 20)) as u64
+}
+
 /// The shortest step, in seconds.
 const STEP: f64 = 0.02;
 /// Seconds after which speeds change.
@@ -128,14 +133,15 @@ pub fn run(setting: &Setting, policy: Policy, seed: u64) -> Ran {
                 .map(|node| {
                     let sums = [network.moved[disks[node] as usize], network.waited[disks[node] as usize]];
                     let [moved, queue] = std::array::from_fn(|at| (sums[at] - last[node][at]) / setting.report_seconds);
+                    let pieces = pieces_until(sums[0]) - pieces_until(last[node][0]);
                     last[node] = sums;
                     let observed = Observed {
                         number: reports,
                         idle: (1.0 - setting.writer_takes * f64::from(writing[node])).max(0.0),
                         network: moved,
-                        // Pieces of a MiB, as they are written.
-                        accesses: (network.moved[disks[node] as usize] / f64::from(1 << 20)) as u64,
+                        accesses: pieces_until(sums[0]),
                         queue,
+                        measured: (pieces, queue * setting.report_seconds),
                         seconds: setting.report_seconds,
                         delay: 0.0,
                     };

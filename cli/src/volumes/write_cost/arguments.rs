@@ -65,7 +65,8 @@ pub struct Arguments {
         value_parser = clap::value_parser!(u64).range(1..=10_000_000)
     )]
     pub count: u64,
-    /// Rounds, in which everything takes its turn; the table has their mean
+    /// Rounds, in which everything takes its turn; the table has their mean, of four or more
+    /// without the fastest and the slowest quarter
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub rounds: u64,
     /// A code; can be given several times

@@ -43,7 +43,7 @@ impl Servers {
         let number = self.reports.load(Ordering::SeqCst);
         let (queue, speed) = if SLOW.iter().any(|slow| Path::new(slow) == place) { (6.0, 10) } else { (0.2, 40) };
         let observed =
-            Observed { number, idle: 0.9, network: 1e6, accesses: number * speed, queue, seconds: 1.0, delay: 0.0 };
+            Observed { number, idle: 0.9, accesses: number * speed, queue, seconds: 1.0, ..Observed::default() };
         (number > 0).then_some(observed)
     }
 

@@ -17,9 +17,7 @@ const MEMORY: f64 = 0.999;
 const LEAST_CHUNKS: f64 = 10.0;
 /// ... or of this part of what it got.
 const LEAST_PART: f64 = 0.025;
-/// A target is slow when an access takes so many times as long as usually, ...
-pub(super) const SLOW: f64 = 2.5;
-/// ... and it is slow all the time when it was slow in this part of the last intervals, ...
+/// A target is slow all the time when it was slow in this part of the last intervals, ...
 const SLOW_PART: f64 = 0.75;
 /// ... of which this many count.
 const SLOW_INTERVALS: f64 = 20.0;

@@ -15,8 +15,8 @@ fn spread(tuning: Tuning, busy: impl Fn(u64, u16) -> bool) -> (f64, f64) {
     let mut counts = [0.0f64; 20];
     for interval in 0..300 {
         let load = |id| match busy(interval, id) {
-            true => Report { service: 0.04, ..report(0.1, 10.0, 0) },
-            false => Report { service: 0.01, ..report(0.9, 10.0, 0) },
+            true => Report { service: 0.4, ..report(0.1, 10.0, 0) },
+            false => Report { service: 0.1, ..report(0.9, 10.0, 0) },
         };
         let loads: Vec<_> = (0..20).map(|id| (TargetId(id), load(id))).collect();
         placer.handle_loads(&loads, true);

@@ -10,7 +10,7 @@ mod account;
 mod account_tests;
 mod more;
 
-use self::account::{Account, SLOW};
+use self::account::Account;
 use crate::by_target::ByTarget;
 use crate::domain::Domain;
 use crate::membership::TargetState;
@@ -31,6 +31,9 @@ const MANY_TARGETS: usize = 128;
 
 /// The part of the chunks placed before the last report that it does not count yet.
 const STILL_PLACED: f64 = 0.3;
+
+/// After so many intervals without a report, no chunk that was placed waits any more.
+const STALE_PLACED: u64 = 8;
 
 /// What a target said of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -252,7 +255,7 @@ impl Placer {
         let new = self.members.iter().map(|member| member.account.newly()).sum::<f64>().max(0.0);
         let (mut sum, mut count) = (0.0, 0.0);
         for (index, weight) in weights.into_iter().enumerate() {
-            let is_slow = self.whole.slowness(self.look(index)).map(|slowness| slowness > SLOW);
+            let is_slow = self.whole.is_slow(self.look(index), &self.policy.tuning);
             let account = &mut self.members[index].account;
             account.settle(weight / all * new, is_slow);
             if !account.is_slow() {
@@ -448,7 +451,7 @@ impl Placer {
     fn turn(&self, index: usize) -> f64 {
         let member = &self.members[index];
         match member.pace {
-            Some(pace) => pace.turn(member.placed(), self.ahead(index)),
+            Some(pace) => pace.turn(member.placed_since(self.interval), self.ahead(index)),
             None => turn_at(self.ahead(index), member.stride),
         }
     }
@@ -464,7 +467,8 @@ impl Placer {
             // In the interval in which it came and in the next one it is new.
             Load { age: load.age + self.interval.saturating_sub(at + 1) as f64, ..load }
         });
-        let (ahead, lead, placed) = (self.ahead(index), member.account.lead, member.placed());
+        let (ahead, lead) = (self.ahead(index), member.account.lead);
+        let placed = member.placed_since(self.interval);
         let load = Some(Load { ahead, lead, placed, ..load });
         Look { load, free: member.free_now(self.policy.tuning.chunk_bytes), total: member.total }
     }
@@ -497,9 +501,12 @@ impl Member {
         self.placed = [0, self.placed[0]];
     }
 
-    /// Chunks that no report knows of.
-    fn placed(&self) -> f64 {
-        self.placed[0] as f64 + STILL_PLACED * self.placed[1] as f64
+    /// Chunks that no report knows of. Those on a target that reports no longer do not count after
+    /// a while, as its load does not.
+    fn placed_since(&self, interval: u64) -> f64 {
+        let reports = self.load.is_none_or(|(_, at)| at + STALE_PLACED > interval);
+        let [last, before] = self.placed.map(|chunks| if reports { chunks as f64 } else { 0.0 });
+        last + STILL_PLACED * before
     }
 
     fn free_now(&self, chunk_bytes: u64) -> u64 {

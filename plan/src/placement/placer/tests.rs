@@ -109,11 +109,11 @@ fn what_was_placed_waits_where_accesses_are_measured() {
         placer.handle_report(TargetId(id), &load);
     }
     placer.handle_interval();
-    // It counts as four times as fast, and it is in half of the draws for a set. The others have
-    // five accesses before the next one, and eight chunks each in the end: then 13 times 10 ms are
-    // 52 times a quarter of it.
+    // Even are 8. An access there takes 13 ms, with what a store is allowed to answer in; elsewhere
+    // 60, and 140 when they have got eight chunks each. Each chunk more makes it 4 ms, and its turn
+    // comes later with each that it is ahead.
     let best = shares(&mut placer, 0..100)[&42];
-    assert!((16..=56).contains(&best), "{best}");
+    assert!((11..=34).contains(&best), "{best}");
     // A report that says the same of it later forgets what was placed before, in two steps.
     let idle = Report { service: 0.001, answer: 0.001, ..report(0.5, 1000.0, 512 * GIB) };
     let wait = |placer: &Placer| placer.turn(42);
@@ -222,6 +222,31 @@ fn a_new_target_is_not_flooded_and_a_hot_one_does_not_starve() {
     // Even are 160; the bounds are a quarter and four times as many.
     assert!((200..=4 * 165).contains(&counts[&99]), "{}", counts[&99]);
     assert!((38..100).contains(&counts[&7]), "{}", counts[&7]);
+}
+
+/// An empty target among 99 that are half full, and one that takes ten times as long, with all
+/// accesses measured: the one is not flooded, the other does not starve.
+#[test]
+fn an_empty_target_is_not_flooded_where_accesses_are_measured() {
+    let mut targets = equal(99);
+    targets.push(target(99, 1024 * GIB, 1024 * GIB, None));
+    let mut placer = placer(&targets, Tuning::default(), 5);
+    let mut counts = BTreeMap::new();
+    for interval in 0..100 {
+        for id in 0..100u16 {
+            let free = if id == 99 { 1024 * GIB } else { 512 * GIB };
+            let service = if id == 7 { 0.1 } else { 0.01 };
+            let load = Report { queue: 1.0, service, ..report(0.5, 1000.0, free) };
+            placer.handle_report(TargetId(id), &load);
+        }
+        placer.handle_interval();
+        shares(&mut placer, 20 * interval..20 * interval + 20)
+            .into_iter()
+            .for_each(|(id, count)| *counts.entry(id).or_insert(0) += count);
+    }
+    // Even are 160; what it can take in an interval is what the others' waits allow.
+    assert!((200..=6 * 160).contains(&counts[&99]), "{}", counts[&99]);
+    assert!((20..110).contains(&counts[&7]), "{}", counts[&7]);
 }
 
 #[test]
