@@ -38,8 +38,9 @@ pub struct Work {
     /// For how long operations of each target waited and ran, all added up, in microseconds; in the
     /// order of the report.
     pub waited: Vec<u64>,
-    /// The same of reads and writes of chunks alone, which the accesses of the report count.
-    pub accesses_waited: Vec<u64>,
+    /// Writes and syncs of chunks, in the same order: how many, and for how long they waited and
+    /// ran, all added up, in microseconds.
+    pub writes: Vec<(u64, u64)>,
 }
 
 /// Time of processors, in a unit that does not matter.
@@ -106,30 +107,37 @@ impl Work {
     /// with the report before it and the time between them (Little's law). A server that does not
     /// tell says how many it has at the moment.
     pub fn queues(later: (&Report, &Self), earlier: (&Report, &Self), seconds: f64) -> Vec<f64> {
-        let waits = Self::waits(later, earlier, |work| &work.waited);
-        let queue = |(waited, target): (Option<f64>, &TargetReport)| {
-            waited.filter(|_| seconds > 0.0).map_or(f64::from(target.queued), |waited| waited / seconds)
+        let both = Self::both(later, earlier, |work| &work.waited);
+        let queue = |(both, target): (Option<(u64, u64)>, &TargetReport)| {
+            let waited = both.and_then(|(now, before)| now.checked_sub(before)).filter(|_| seconds > 0.0);
+            waited.map_or(f64::from(target.queued), |waited| waited as f64 / 1e6 / seconds)
         };
-        waits.into_iter().zip(&later.0.targets).map(queue).collect()
+        both.into_iter().zip(&later.0.targets).map(queue).collect()
     }
 
-    /// For how long reads and writes of chunks of each target of the later report waited and ran
-    /// since the report before it, all added up, in seconds. 0 of a server that does not tell.
-    pub fn access_waits(later: (&Report, &Self), earlier: (&Report, &Self)) -> Vec<f64> {
-        let waits = Self::waits(later, earlier, |work| &work.accesses_waited);
-        waits.into_iter().map(|waited| waited.unwrap_or(0.0)).collect()
+    /// Writes and syncs of chunks of each target of the later report since the report before it,
+    /// and for how long they waited and ran, all added up, in seconds. 0 of a server that does not
+    /// tell.
+    pub fn writes(later: (&Report, &Self), earlier: (&Report, &Self)) -> Vec<(u64, f64)> {
+        let since = |((count, waited), before): ((u64, u64), (u64, u64))| {
+            Some((count.checked_sub(before.0)?, waited.checked_sub(before.1)? as f64 / 1e6))
+        };
+        let both = Self::both(later, earlier, |work| &work.writes);
+        both.into_iter().map(|both| both.and_then(since).unwrap_or_default()).collect()
     }
 
-    /// By how much a counter of each target grew, in seconds; None where it is not told, or began
-    /// anew.
-    fn waits(later: (&Report, &Self), earlier: (&Report, &Self), of: fn(&Self) -> &[u64]) -> Vec<Option<f64>> {
+    /// What is told of each target of the later report, now and in the one before, where both tell.
+    fn both<T: Copy>(
+        later: (&Report, &Self),
+        earlier: (&Report, &Self),
+        of: impl Fn(&Self) -> &[T],
+    ) -> Vec<Option<(T, T)>> {
         let mut before = Before::of(&earlier.0.targets);
-        let since = |(number, target): (usize, &TargetReport)| {
-            let now = of(later.1).get(number).copied();
-            let earlier = before.place(number, &target.name).and_then(|place| of(earlier.1).get(place));
-            now.zip(earlier).and_then(|(now, before)| now.checked_sub(*before)).map(|waited| waited as f64 / 1e6)
+        let both = |(number, target): (usize, &TargetReport)| {
+            let place = before.place(number, &target.name)?;
+            Some((*of(later.1).get(number)?, *of(earlier.1).get(place)?))
         };
-        later.0.targets.iter().enumerate().map(since).collect()
+        later.0.targets.iter().enumerate().map(both).collect()
     }
 }
 
@@ -224,10 +232,11 @@ mod tests {
         assert_eq!(queues(&[], &[]), [7.0, 7.0]);
         assert_eq!(queues(&[5, 5], &[6, 4]), [5e-7, 7.0]);
         assert_eq!(queues(&[5], &[6]), [7.0, 7.0]);
-        let work = |accesses_waited: &[u64]| Work { accesses_waited: accesses_waited.into(), ..Work::default() };
-        let waits = |before: &[u64], now: &[u64]| Work::access_waits((&later, &work(now)), (&earlier, &work(before)));
-        assert_eq!(waits(&[1_000_000, 0], &[500_000, 4_000_000]), [0.5, 3.0]);
-        assert_eq!((waits(&[], &[]), waits(&[5, 5], &[6, 4])), (vec![0.0, 0.0], vec![1e-6, 0.0]));
+        let work = |writes: &[(u64, u64)]| Work { writes: writes.into(), ..Work::default() };
+        let writes = |before: &[_], now: &[_]| Work::writes((&later, &work(now)), (&earlier, &work(before)));
+        assert_eq!(writes(&[(7, 1_000_000), (0, 0)], &[(1, 500_000), (9, 4_000_000)]), [(1, 0.5), (2, 3.0)]);
+        assert_eq!(writes(&[], &[]), [(0, 0.0); 2]);
+        assert_eq!(writes(&[(5, 5), (5, 5)], &[(6, 6), (6, 4)]), [(1, 1e-6), (0, 0.0)]);
     }
 
     #[test]

@@ -34,8 +34,8 @@ const MAX_OTHERS: usize = 4 * MAX_STORES;
 const MAX_WITHIN: Duration = Duration::from_secs(10);
 /// Requests that a prime answers at a time: more metadata servers than one may have it as a prime.
 const GATHERS_AT_ONCE: usize = 4;
-/// The longest report of a store, in bytes: that of some hundred targets.
-const MAX_REPORT_BYTES: usize = 64 << 10;
+/// The longest report of a store, in bytes: that of some two thousand targets.
+const MAX_REPORT_BYTES: usize = 128 << 10;
 /// A prime closes its connection to a store that this number of requests did not name.
 const UNUSED_GATHERS: u64 = 600;
 

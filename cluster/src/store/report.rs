@@ -1,7 +1,7 @@
 //! A store's report. Separate threads ask the targets for their space, and the report contains the
 //! latest answers: a disk that hangs delays no report.
 
-use super::counts::{Looked, OPERATIONS};
+use super::counts::OPERATIONS;
 use super::service::Store;
 use super::slots::TargetSlot;
 use plan::report::{Report, TargetReport, Ticks, Work};
@@ -34,10 +34,8 @@ impl Store {
     pub(super) fn report_and_work(&self) -> (Report, Work) {
         let slots = self.slots.all();
         let (coded_stripes, coded_bytes) = self.masters.coded();
-        let waited = |of: fn(&Looked) -> Duration| -> Vec<u64> {
-            slots.iter().map(|(_, place)| of(&place.looked).as_micros() as u64).collect()
-        };
-        let (waited, accesses_waited) = (waited(Looked::waited), waited(Looked::accesses_waited));
+        let waited = slots.iter().map(|(_, place)| place.looked.waited().as_micros() as u64).collect();
+        let writes = slots.iter().map(|(_, place)| place.looked.writes()).collect();
         let load = self.counts.server.get().map(|load| load()).unwrap_or_default();
         let target = |(name, place): (String, Arc<TargetSlot>)| TargetReport {
             name,
@@ -54,7 +52,7 @@ impl Store {
             request_bytes: load.bytes,
             targets: slots.into_iter().map(target).collect(),
         };
-        (report, Work { coded_stripes, coded_bytes, waited, accesses_waited })
+        (report, Work { coded_stripes, coded_bytes, waited, writes })
     }
 
     /// The counters of the operations, by name.

@@ -21,8 +21,9 @@ pub struct Seen {
     pub load: Option<Load>,
     /// How many operations each of its targets had on average between the two.
     pub queues: Vec<f64>,
-    /// For how long reads and writes of chunks waited and ran, all added up, in seconds.
-    pub access_waits: Vec<f64>,
+    /// Writes and syncs of chunks of each target between the two, and for how long they waited and
+    /// ran, all added up, in seconds.
+    pub writes: Vec<(u64, f64)>,
     /// How long it took to report.
     pub took: Duration,
     /// How many reports of it came so far.
@@ -149,31 +150,20 @@ impl Slot {
             _ => ((&*report, &*work), 0.0),
         };
         let queues = Work::queues((report, work), earlier, seconds);
-        let access_waits = Work::access_waits((report, work), earlier);
+        let writes = Work::writes((report, work), earlier);
         let when = Instant::now();
         let seen = match seen {
             Some(seen) => {
                 std::mem::swap(&mut seen.report, report);
                 std::mem::swap(&mut seen.work, work);
                 (seen.load, seen.queues, seen.took, seen.silent) = (load, queues, took, None);
-                seen.access_waits = access_waits;
+                seen.writes = writes;
                 (seen.number, seen.asked, seen.when) = (seen.number + 1, asked, when);
                 seen
             }
             None => {
                 let (report, work) = std::mem::take(before);
-                seen.insert(Seen {
-                    report,
-                    work,
-                    load,
-                    queues,
-                    access_waits,
-                    took,
-                    number: 1,
-                    asked,
-                    when,
-                    silent: None,
-                })
+                seen.insert(Seen { report, work, load, queues, writes, took, number: 1, asked, when, silent: None })
             }
         };
         gauges.iter_mut().for_each(|gauge| gauge.show(seen));
@@ -194,10 +184,7 @@ impl TargetGauge {
                 network: load.network_bytes_per_second,
                 accesses: targets.get(self.at)?.accesses,
                 queue: seen.queues.get(self.at).copied().unwrap_or(0.0),
-                measured: (
-                    load.accesses.get(self.at).copied().unwrap_or(0),
-                    seen.access_waits.get(self.at).copied().unwrap_or(0.0),
-                ),
+                measured: seen.writes.get(self.at).copied().unwrap_or_default(),
                 seconds: load.seconds,
                 delay: seen.took.as_secs_f64(),
             })
@@ -273,7 +260,8 @@ mod tests {
             targets: vec![TargetReport { name: "d".into(), accesses, queued: 3, ..TargetReport::default() }],
             ..Report::default()
         };
-        let work = |waited| Work { waited: vec![waited], accesses_waited: vec![waited / 5 * 3], ..Work::default() };
+        let work =
+            |waited| Work { waited: vec![waited], writes: vec![(waited / 250_000, waited / 5 * 3)], ..Work::default() };
         reports.reported("a", Instant::now(), Ok((reported(1, 10), work(0), TOOK)));
         assert_eq!(reports.observed("a", "d"), None);
         reports.reported("a", Instant::now(), Ok((reported(3, 30), work(5_000_000), TOOK)));

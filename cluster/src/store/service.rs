@@ -279,12 +279,12 @@ impl Store {
         if request.method == method::DOMAIN {
             return Ok(Reply::ok(encode(&self.domain)));
         }
-        let _access = place.looked.access(request.method, operands.file.into());
         let lane = if request.method == method::CLAIM { &place.claims } else { &place.disk };
         let Some(_waiting) = lane.queue.try_take(request.peer.name.as_deref()) else {
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, "too many operations wait for the target"));
         };
         let _metering = place.looked.meter.begin();
+        let _access = place.looked.access(request.method, operands.file.into());
         if request.method == method::FORMAT {
             *crate::waiting(|| self.slots.format(operands.target))?.volume() = None;
             return Ok(Reply::default());

@@ -40,7 +40,7 @@ pub(super) fn read_over(mut told: &[u8], report: &mut Report, work: &mut Work) -
     }
     report.targets.truncate(head.6);
     work.waited.clear();
-    work.accesses_waited.clear();
+    work.writes.clear();
     (work.coded_stripes, work.coded_bytes) = (0, 0);
     // An older store says nothing more.
     if told.is_empty() {
@@ -56,7 +56,7 @@ pub(super) fn read_over(mut told: &[u8], report: &mut Report, work: &mut Work) -
     }
     let count: usize = take(told)?;
     for _ in 0..count {
-        work.accesses_waited.push(take(told)?);
+        work.writes.push(take(told)?);
     }
     Ok(())
 }
@@ -83,8 +83,9 @@ mod tests {
             request_bytes: any(random),
             targets: (0..targets).map(|_| target(random)).collect(),
         };
-        let [waited, accesses_waited] = std::array::from_fn(|_| (0..targets).map(|_| any(random)).collect());
-        (report, Work { coded_stripes: any(random), coded_bytes: any(random), waited, accesses_waited })
+        let waited = (0..targets).map(|_| any(random)).collect();
+        let writes = (0..targets).map(|_| (any(random), any(random))).collect();
+        (report, Work { coded_stripes: any(random), coded_bytes: any(random), waited, writes })
     }
 
     #[test]
@@ -101,9 +102,9 @@ mod tests {
             // An older store tells no more.
             read_over(&bytes[..old], &mut report, &mut work).unwrap();
             assert_eq!((&report, &work), (&told, &Work::default()));
-            let newer = bytes.len() - postcard::to_stdvec(&more.accesses_waited).unwrap().len();
+            let newer = bytes.len() - postcard::to_stdvec(&more.writes).unwrap().len();
             read_over(&bytes[..newer], &mut report, &mut work).unwrap();
-            assert_eq!(work, Work { accesses_waited: Vec::new(), ..more.clone() });
+            assert_eq!(work, Work { writes: Vec::new(), ..more.clone() });
             // Anything shorter cannot be read, and nothing of it is left in the next one.
             let end = round % bytes.len();
             if end != old && end != newer {

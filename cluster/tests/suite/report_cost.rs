@@ -52,7 +52,7 @@ impl Fakes {
             coded_stripes: so_far / 10,
             coded_bytes: 400 * so_far,
             waited: vec![2 * so_far; DISKS],
-            accesses_waited: vec![so_far; DISKS],
+            writes: vec![(so_far, so_far); DISKS],
         };
         [postcard::to_stdvec(&report).unwrap(), postcard::to_stdvec(&work).unwrap()].concat()
     }

@@ -46,8 +46,8 @@ pub struct Observed {
     pub accesses: u64,
     /// Operations that waited for the target or ran on it, on average since the report before.
     pub queue: f64,
-    /// Reads and writes of the target since the report before, and for how long they waited and
-    /// ran, all added up, in seconds; 0 where the server does not tell.
+    /// Writes and syncs of chunks since the report before, and for how long they waited and ran,
+    /// all added up, in seconds; 0 where the server does not tell.
     pub measured: (u64, f64),
     /// The time between this report and the one before, in seconds.
     pub seconds: f64,

@@ -120,7 +120,9 @@ impl Typical {
         let weight = weight(load.age);
         let blend = |known: f64, typical: f64| typical + weight * (amount(known) - typical);
         let known = Some(amount(load.service)).filter(|service| *service > 0.0).unwrap_or(self.service);
-        let each = blend(known, self.service).clamp(self.service / MOST_SPEED, self.service * MOST_SPEED);
+        // Where accesses are fast, one that is slow still is.
+        let most = self.service.max(LEAST_ANSWER) * MOST_SPEED;
+        let each = blend(known, self.service).clamp(self.service / MOST_SPEED, most);
         let base = each * (blend(load.queue, self.queue) + 1.0) + blend(load.answer, self.answer).max(LEAST_ANSWER);
         let usual = self.service * (self.queue + 1.0) + self.answer.max(LEAST_ANSWER);
         let each = each.max(usual / MOST_PLACED);
@@ -290,6 +292,9 @@ mod tests {
         close(wait(Load { queue: 1e9, ..busy }).of(0.0), 8.0 * 0.055);
         // Answers of less than 10 ms are all the same.
         close(wait(Load { answer: 0.001, ..busy }).of(0.0), 0.23);
+        // Among fast ones, one that takes a hundred times as long is slow.
+        let fast = Typical { queue: 1.0, service: 0.0005, answer: 0.001, ..Typical::default() };
+        assert!(fast.slowness(Load { service: 0.05, answer: 0.001, ..busy }).unwrap() > 7.0);
         assert_eq!(Typical { service: 0.0, ..typical }.wait(Some(busy)), None);
         close(typical.slowness(Load { service: 0.04, ..busy }).unwrap(), 0.095 / 0.055);
     }

@@ -179,8 +179,12 @@ mod tests {
         let encoded = postcard::to_stdvec(&message).unwrap();
         let decoded: FenceMessage = postcard::from_bytes(&encoded).unwrap();
         assert_eq!((decoded.token, decoded.fence), (message.token, message.fence));
-        let work =
-            Work { coded_stripes: 300, coded_bytes: 70_000, waited: vec![301, 1 << 40], accesses_waited: vec![0, 7] };
+        let work = Work {
+            coded_stripes: 300,
+            coded_bytes: 70_000,
+            waited: vec![301, 1 << 40],
+            writes: vec![(0, 0), (7, 300)],
+        };
         let both = [postcard::to_stdvec(&report).unwrap(), postcard::to_stdvec(&work).unwrap()].concat();
         // A program of before leaves what it does not know.
         assert_eq!(postcard::from_bytes::<Report>(&both).unwrap(), report);

@@ -32,8 +32,10 @@ const MANY_TARGETS: usize = 128;
 /// The part of the chunks placed before the last report that it does not count yet.
 const STILL_PLACED: f64 = 0.3;
 
-/// After so many intervals without a report, no chunk that was placed waits any more.
-const STALE_PLACED: u64 = 8;
+/// After this many intervals without a report, ...
+const STALE_INTERVALS: u64 = 8;
+/// ... no more than these of the chunks that were placed wait.
+const STALE_PLACED: f64 = 4.0;
 
 /// What a target said of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -501,12 +503,12 @@ impl Member {
         self.placed = [0, self.placed[0]];
     }
 
-    /// Chunks that no report knows of. Those on a target that reports no longer do not count after
-    /// a while, as its load does not.
+    /// Chunks that no report knows of. Of those on a target that reports no longer only some count
+    /// after a while, as its load does not.
     fn placed_since(&self, interval: u64) -> f64 {
-        let reports = self.load.is_none_or(|(_, at)| at + STALE_PLACED > interval);
-        let [last, before] = self.placed.map(|chunks| if reports { chunks as f64 } else { 0.0 });
-        last + STILL_PLACED * before
+        let placed = self.placed[0] as f64 + STILL_PLACED * self.placed[1] as f64;
+        let reports = self.load.is_none_or(|(_, at)| at + STALE_INTERVALS > interval);
+        if reports { placed } else { placed.min(STALE_PLACED) }
     }
 
     fn free_now(&self, chunk_bytes: u64) -> u64 {
