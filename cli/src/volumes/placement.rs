@@ -279,7 +279,7 @@ fn print(explained: &SetExplained) -> Outcome {
         let score = target.score.as_ref().map_or_else(String::new, |parts| {
             let inputs = &parts.inputs;
             let decides = match parts.delay > 0.0 {
-                true => format!("the next access takes {:.1} ms, evenness {:.2}", 1e3 * parts.delay, parts.evenness),
+                true => format!("the next write takes {:.1} ms, evenness {:.2}", 1e3 * parts.delay, parts.evenness),
                 false => format!("share {:.2}", parts.share),
             };
             format!(

@@ -157,5 +157,7 @@ mod tests {
             .iter()
             .for_each(|&file| drop(looked.access(method::WRITE_DURABLY, file)));
         assert_eq!(looked.accesses(), 3);
+        // One sync, and no read.
+        assert_eq!(looked.writes().0, 3);
     }
 }

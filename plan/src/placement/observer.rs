@@ -70,7 +70,8 @@ pub struct TargetLoad {
     pub temperature: f64,
     /// How long its server takes to report, in seconds.
     pub delay: f64,
-    /// How long an access takes that waits for no other one, in seconds.
+    /// How long a write or sync of a chunk takes that waits for no other one, in seconds; 0 where
+    /// that is not measured.
     pub service: f64,
 }
 

@@ -80,9 +80,9 @@ pub struct Typical {
     pub temperature: f64,
     /// Accesses at a target.
     pub queue: f64,
-    /// How long one takes alone, of those targets of which that is known.
+    /// How long a write takes alone, in seconds: the median of those targets of which that is known.
     pub service: f64,
-    /// How long servers take to answer.
+    /// How long servers take to answer, in seconds: the median.
     pub answer: f64,
 }
 
@@ -171,7 +171,7 @@ const MOST_WAIT: f64 = 8.0;
 
 /// Servers that answer within this time, in seconds, are equally fast.
 pub(super) const LEAST_ANSWER: f64 = 0.01;
-/// This many chunks, placed on a target without a report, at most make a usual wait twice as long.
+/// This many chunks, placed since a report, make a usual wait at least twice as long.
 const MOST_PLACED: f64 = 16.0;
 
 /// The median of those that are above 0; 0 without any. One that takes for ever, or no time, does

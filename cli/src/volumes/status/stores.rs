@@ -15,7 +15,7 @@ pub fn print_load(target: &TargetStatus) -> Outcome {
         || "load not known".into(),
         |load| {
             let access = match load.service > 0.0 {
-                true => format!(", {:.1} ms each", 1e3 * load.service),
+                true => format!(", {:.1} ms a write", 1e3 * load.service),
                 false => String::new(),
             };
             format!(

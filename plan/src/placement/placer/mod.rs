@@ -33,9 +33,9 @@ const MANY_TARGETS: usize = 128;
 const STILL_PLACED: f64 = 0.3;
 
 /// After this many intervals without a report, ...
-const STALE_INTERVALS: u64 = 8;
+const SILENT_INTERVALS: u64 = 8;
 /// ... no more than these of the chunks that were placed wait.
-const STALE_PLACED: f64 = 4.0;
+const SILENT_PLACED: f64 = 4.0;
 
 /// What a target said of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -507,8 +507,8 @@ impl Member {
     /// after a while, as its load does not.
     fn placed_since(&self, interval: u64) -> f64 {
         let placed = self.placed[0] as f64 + STILL_PLACED * self.placed[1] as f64;
-        let reports = self.load.is_none_or(|(_, at)| at + STALE_INTERVALS > interval);
-        if reports { placed } else { placed.min(STALE_PLACED) }
+        let reports = self.load.is_none_or(|(_, at)| at + SILENT_INTERVALS > interval);
+        if reports { placed } else { placed.min(SILENT_PLACED) }
     }
 
     fn free_now(&self, chunk_bytes: u64) -> u64 {
