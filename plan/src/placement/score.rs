@@ -80,7 +80,7 @@ pub struct Typical {
     pub temperature: f64,
     /// Accesses at a target.
     pub queue: f64,
-    /// How long a write takes alone, in seconds: the median of those targets of which that is known.
+    /// How long a write takes alone, in seconds: the median of the targets where that is known.
     pub service: f64,
     /// How long servers take to answer, in seconds: the median.
     pub answer: f64,
