@@ -25,7 +25,7 @@ impl VolumeStore {
     async fn begin(&self, location: &Path, options: PutMultipartOptions) -> Result<String> {
         let (objects, bucket, key) = (self.volume.objects.clone(), self.bucket.clone(), failure::key(location)?);
         let about = about(&options.attributes, &options.tags)?;
-        let begun = blocking(move || multipart::begin(&objects, &bucket, &key, about)).await;
+        let begun = blocking(move || multipart::begin(&objects, &bucket, &key, about, None)).await;
         begun.map_err(|why| failure::of(why, location))
     }
 
@@ -55,7 +55,10 @@ impl VolumeStore {
             let put = self.put(location, PutPayload::default(), upload.about, Condition::Always).await?;
             blocking(move || multipart::drop_upload(&objects, &id)).await.map(|()| put)
         } else {
-            let complete = move || multipart::complete(&objects, (&bucket, &key, &id), &parts, &Condition::Always);
+            let complete = move || {
+                let none = |_: &_, _: &[_]| Ok(BTreeMap::new());
+                multipart::complete(&objects, (&bucket, &key, &id), &parts, &Condition::Always, none)
+            };
             blocking(complete).await.map(|about| result(&about))
         };
         self.volume.sweep_soon();

@@ -10,6 +10,8 @@ use std::fmt;
 pub enum Code {
     /// The volume may not be changed.
     AccessDenied,
+    /// The bytes have another checksum than the client says.
+    BadDigest,
     /// There are no such parts.
     InvalidPart,
     /// Parts are in no order.
@@ -98,6 +100,7 @@ impl From<Error> for s3s::S3Error {
         use s3s::S3ErrorCode as S;
         let code = match error.code {
             Code::AccessDenied => S::AccessDenied,
+            Code::BadDigest => S::BadDigest,
             Code::InvalidPart => S::InvalidPart,
             Code::InvalidPartOrder => S::InvalidPartOrder,
             Code::InvalidArgument => S::InvalidArgument,

@@ -18,6 +18,15 @@ pub const MAX_PARTS: i32 = 10_000;
 /// How many entries of a directory are asked for at a time.
 const STEP: usize = 1000;
 
+/// A checksum that a client wants of the whole object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChecksumOfWhole {
+    /// The algorithm: crc32.
+    pub algorithm: String,
+    /// It is of the checksums of the parts, not of the bytes.
+    pub composite: bool,
+}
+
 /// What an upload becomes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Upload {
@@ -29,6 +38,9 @@ pub struct Upload {
     pub about: About,
     /// When it began, in seconds since 1970.
     pub begun: i64,
+    /// The checksum that was asked for. Older gateways ask for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checksum: Option<ChecksumOfWhole>,
 }
 
 /// A part that is there.
@@ -41,7 +53,13 @@ pub struct Part {
 }
 
 /// Begins an upload, and returns its id.
-pub fn begin(objects: &Objects, bucket: &str, key: &str, about: About) -> Result<String> {
+pub fn begin(
+    objects: &Objects,
+    bucket: &str,
+    key: &str,
+    about: About,
+    checksum: Option<ChecksumOfWhole>,
+) -> Result<String> {
     objects.bucket(bucket)?;
     for part in fs::object_name::parts(key) {
         fs::object_name::name(part).map_err(crate::failure::no_name)?;
@@ -51,7 +69,7 @@ pub fn begin(objects: &Objects, bucket: &str, key: &str, about: About) -> Result
     fastrand::fill(&mut random);
     // The ids of a key are in the order of their beginnings.
     let id = format!("{:012x}{}", at.seconds, hex(&random));
-    let upload = Upload { bucket: bucket.into(), key: key.into(), about, begun: at.seconds };
+    let upload = Upload { bucket: bucket.into(), key: key.into(), about, begun: at.seconds, checksum };
     let stored = serde_json::to_vec(&upload).map_err(|_| error!(InternalError))?;
     let ino = objects.fs.new_inos(1).map_err(answer)?;
     let mut directory = whole(ino, objects.home.uploads, id.clone().into_bytes(), About::default(), 0, at);
@@ -145,18 +163,20 @@ pub fn uploads(objects: &Objects, bucket: &str) -> Result<Vec<(String, Upload)>>
 }
 
 /// Makes the object of the parts that the client lists, by number and ETag. It becomes visible in
-/// one transaction, with all its bytes. Returns its ETag. A request that is repeated, as its first
-/// answer was lost, gets that answer.
+/// one transaction, with all its bytes. `sums` compares what the client says with the upload and
+/// what is kept of the parts that are listed, and returns the checksums of the object. Returns what
+/// is kept of it. A request that is repeated, as its first answer was lost, gets that answer.
 ///
 /// # Errors
-/// `InvalidPart`, `InvalidPartOrder`, `PreconditionFailed`, `NoSuchUpload`.
+/// `InvalidPart`, `InvalidPartOrder`, `PreconditionFailed`, `NoSuchUpload`, those of `sums`.
 pub fn complete(
     objects: &Objects,
     (bucket, key, id): (&str, &str, &str),
     wanted: &[(i32, String)],
     condition: &Condition,
+    sums: impl FnOnce(&Upload, &[About]) -> Result<BTreeMap<String, String>>,
 ) -> Result<About> {
-    let done = complete_once(objects, (bucket, key, id), wanted, condition);
+    let done = complete_once(objects, (bucket, key, id), wanted, condition, sums);
     let is_repeated = |why: &Error| matches!(why.code(), Code::NoSuchUpload);
     let before = || {
         let etag = etag::of_parts(wanted.iter().map(|(_, etag)| etag.as_str()))?;
@@ -171,6 +191,7 @@ fn complete_once(
     (bucket, key, id): (&str, &str, &str),
     wanted: &[(i32, String)],
     condition: &Condition,
+    sums: impl FnOnce(&Upload, &[About]) -> Result<BTreeMap<String, String>>,
 ) -> Result<About> {
     let (directory, upload) = find(objects, bucket, key, id)?;
     if wanted.is_empty() {
@@ -181,20 +202,24 @@ fn complete_once(
     }
     objects.check(condition, objects.find(bucket, key)?.as_ref())?;
     let there = all_parts(objects, directory)?;
-    let mut sources = Vec::with_capacity(wanted.len());
+    let (mut sources, mut parts) = (Vec::with_capacity(wanted.len()), Vec::with_capacity(wanted.len()));
     for (number, etag) in wanted {
         let same = there.get(number).ok_or_else(|| error!(InvalidPart, "part {number} is not there"))?;
-        let mut source = None;
+        let mut found = None;
         for part in same.iter().rev() {
-            if objects.about(&part.file)?.etag == *etag {
-                source = Some((part.file.ino, 0..part.file.size));
+            let about = objects.about(&part.file)?;
+            if about.etag == *etag {
+                found = Some((about, part.file.ino, part.file.size));
                 break;
             }
         }
-        sources.push(source.ok_or_else(|| error!(InvalidPart, "part {number} has another ETag"))?);
+        let (about, ino, size) = found.ok_or_else(|| error!(InvalidPart, "part {number} has another ETag"))?;
+        sources.push((ino, 0..size));
+        parts.push(About { size, ..about });
     }
+    let checksums = sums(&upload, &parts)?;
     let etag = etag::of_parts(wanted.iter().map(|(_, etag)| etag.as_str())).ok_or_else(|| error!(InvalidPart))?;
-    let about = About { etag, ..upload.about };
+    let about = About { etag, checksums, ..upload.about };
     join(objects, &sources, &about, To::Object { bucket, key, condition }).map_err(|why| match why.code() {
         // Parts go when another request completes or aborts the upload. If it is there, the key is
         // what is missing.

@@ -86,7 +86,7 @@ impl Gateway {
             checksum_crc64nvme: sums.checksum_crc64nvme,
             checksum_sha1: sums.checksum_sha1,
             checksum_sha256: sums.checksum_sha256,
-            checksum_type: None,
+            checksum_type: sums.checksum_type,
         };
         Ok(CopyObjectOutput { copy_object_result: Some(result), ..Default::default() })
     }
@@ -109,7 +109,7 @@ impl Gateway {
             modified_since: input.copy_source_if_modified_since,
             unmodified_since: input.copy_source_if_unmodified_since,
         };
-        let target = self.part(input.bucket, input.key, input.upload_id, input.part_number).await?;
+        let (target, _) = self.part(input.bucket, input.key, input.upload_id, input.part_number).await?;
         let Target::File { parent, name } = target else { return Err(s3_error!(InternalError)) };
         let kind = self.etag;
         let tag = self.beside(move |objects| {
@@ -121,7 +121,12 @@ impl Gateway {
             let sources: [Source; 1] = [(shown.file.ino, shown.range.clone())];
             // Its bytes are not read, so this is no hash of them. It is one of what they are of.
             let word = format!("{}:{}-{}", shown.about.etag, shown.range.start, shown.range.end);
-            let about = About { etag: of_bytes(kind, word.as_bytes()), ..About::default() };
+            let mut about = About { etag: of_bytes(kind, word.as_bytes()), ..About::default() };
+            if shown.range == (0..shown.file.size) {
+                // Those of parts do not combine.
+                about.checksums = shown.about.checksums;
+                about.checksums.retain(|_, value| !value.contains('-'));
+            }
             join(objects, &sources, &about, To::File(parent, name))?;
             Ok(etag(&about))
         });

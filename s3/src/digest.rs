@@ -7,7 +7,7 @@ use objects::etag::{Hash, Kind};
 use objects::text::hex;
 use s3s::checksum::ChecksumHasher;
 use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Sha1, Sha256};
-use s3s::dto::Checksum;
+use s3s::dto::{Checksum, ChecksumType};
 use s3s::{S3Result, TrailingHeaders, s3_error};
 use std::collections::BTreeMap;
 
@@ -61,16 +61,19 @@ impl Claims {
     /// Something that goes over the bytes. The ETag is the MD5 if the client says that, else of
     /// the kind that is asked for.
     pub fn digest(&self, etag: Kind) -> Digest {
+        let kind = if self.md5.is_some() { Kind::Md5 } else { etag };
+        Digest { etag: Hash::new(kind), hasher: self.hasher() }
+    }
+
+    fn hasher(&self) -> ChecksumHasher {
         let is_wanted = |algorithm| self.checksums.contains_key(algorithm) || self.wanted.contains(&algorithm);
-        let hasher = ChecksumHasher {
+        ChecksumHasher {
             crc32: is_wanted("crc32").then(Crc32::new),
             crc32c: is_wanted("crc32c").then(Crc32c::new),
             crc64nvme: is_wanted("crc64nvme").then(Crc64Nvme::new),
             sha1: is_wanted("sha1").then(Sha1::new),
             sha256: is_wanted("sha256").then(Sha256::new),
-        };
-        let kind = if self.md5.is_some() { Kind::Md5 } else { etag };
-        Digest { etag: Hash::new(kind), hasher }
+        }
     }
 
     /// Compares what was said with what the bytes are.
@@ -122,11 +125,7 @@ impl Digest {
 
     /// What they are.
     pub fn finish(self) -> Sums {
-        let Checksum { checksum_crc32, checksum_crc32c, checksum_crc64nvme, checksum_sha1, checksum_sha256, .. } =
-            self.hasher.finalize();
-        let values = [checksum_crc32, checksum_crc32c, checksum_crc64nvme, checksum_sha1, checksum_sha256];
-        let found = ALGORITHMS.into_iter().zip(values).filter_map(|(name, value)| Some((name.to_owned(), value?)));
-        Sums { etag: self.etag.etag(), checksums: found.collect() }
+        Sums { etag: self.etag.etag(), checksums: kept(self.hasher) }
     }
 }
 
@@ -139,6 +138,28 @@ pub struct Sums {
     pub checksums: BTreeMap<String, String>,
 }
 
+/// A checksum of bytes in base64; none of an algorithm that is not among [`ALGORITHMS`].
+pub fn of_bytes(algorithm: &str, bytes: &[u8]) -> Option<String> {
+    let name = ALGORITHMS.into_iter().find(|name| *name == algorithm)?;
+    let claims = Claims { wanted: vec![name], ..Claims::default() };
+    let mut hasher = claims.hasher();
+    hasher.update(bytes);
+    kept(hasher).remove(name)
+}
+
+/// Checksums by algorithm.
+fn kept(hasher: ChecksumHasher) -> BTreeMap<String, String> {
+    let Checksum { checksum_crc32, checksum_crc32c, checksum_crc64nvme, checksum_sha1, checksum_sha256, .. } =
+        hasher.finalize();
+    let values = [checksum_crc32, checksum_crc32c, checksum_crc64nvme, checksum_sha1, checksum_sha256];
+    ALGORITHMS.into_iter().zip(values).filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+/// The type of a checksum of parts, or of a whole object.
+pub fn kind(composite: bool) -> ChecksumType {
+    ChecksumType::from_static(if composite { ChecksumType::COMPOSITE } else { ChecksumType::FULL_OBJECT })
+}
+
 /// Checksums as the answers have them.
 pub fn checksum(kept: &BTreeMap<String, String>) -> Checksum {
     let of = |algorithm: &str| kept.get(algorithm).cloned();
@@ -148,7 +169,8 @@ pub fn checksum(kept: &BTreeMap<String, String>) -> Checksum {
         checksum_crc64nvme: of("crc64nvme"),
         checksum_sha1: of("sha1"),
         checksum_sha256: of("sha256"),
-        checksum_type: None,
+        // One of parts has their number behind a dash.
+        checksum_type: kept.values().next().map(|value| kind(value.contains('-'))),
     }
 }
 

@@ -44,6 +44,7 @@ mod tags;
 mod tests;
 mod tls;
 mod token;
+mod whole;
 
 pub use objects::Objects;
 pub use objects::etag::Kind as Etag;

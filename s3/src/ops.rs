@@ -3,7 +3,7 @@
 
 use crate::asked::{self, unversioned};
 use crate::buckets;
-use crate::digest::{Claims, checksum};
+use crate::digest::{ALGORITHMS, Claims, checksum, kind};
 use crate::gateway::Gateway;
 use crate::get::{Conditions, timestamp};
 use crate::headers::{self, about, signed, supported};
@@ -12,11 +12,12 @@ use crate::put::Put;
 use crate::reading::{self, Shown, Texts, etag, limit, show};
 use crate::rights::Asker;
 use crate::token::{from_token, token};
+use crate::whole::{self, Said, of_listed};
 use hyper::http::Extensions;
 use hyper::{HeaderMap, StatusCode};
 use objects::Objects;
 use objects::about::About;
-use objects::multipart;
+use objects::multipart::{self, Upload};
 use objects::store::Target;
 use s3s::dto::*;
 use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
@@ -113,6 +114,7 @@ impl S3 for Gateway {
             checksum_crc64nvme: sums.checksum_crc64nvme,
             checksum_sha1: sums.checksum_sha1,
             checksum_sha256: sums.checksum_sha256,
+            checksum_type: sums.checksum_type,
             ..Default::default()
         })
     }
@@ -151,6 +153,7 @@ impl S3 for Gateway {
             checksum_crc64nvme: sums.checksum_crc64nvme,
             checksum_sha1: sums.checksum_sha1,
             checksum_sha256: sums.checksum_sha256,
+            checksum_type: sums.checksum_type,
             ..Default::default()
         };
         Ok(S3Response::with_headers(output, headers::of_object(&about, &req.uri)))
@@ -185,6 +188,7 @@ impl S3 for Gateway {
             checksum_crc64nvme: sums.checksum_crc64nvme,
             checksum_sha1: sums.checksum_sha1,
             checksum_sha256: sums.checksum_sha256,
+            checksum_type: sums.checksum_type,
             ..Default::default()
         };
         let mut shown = S3Response::with_headers(output, headers::of_object(&about, &req.uri));
@@ -268,23 +272,28 @@ impl S3 for Gateway {
         let input = req.input;
         let about = about(&req.headers, input.metadata)?;
         self.permit_tags(&req.extensions, &req.headers, (&input.bucket, &input.key)).await?;
-        let (bucket, key) = (input.bucket.clone(), input.key.clone());
-        let id = self.beside(move |objects| Ok(multipart::begin(objects, &bucket, &key, about)?)).await?;
+        let asked = whole::asked(input.checksum_algorithm.as_ref(), input.checksum_type.as_ref())?;
+        let (bucket, key, checksum) = (input.bucket.clone(), input.key.clone(), asked.clone());
+        let begin = move |objects: &Objects| Ok(multipart::begin(objects, &bucket, &key, about, checksum)?);
+        let id = self.beside(begin).await?;
         ok(CreateMultipartUploadOutput {
             bucket: Some(input.bucket),
             key: Some(input.key),
             upload_id: Some(id),
             checksum_algorithm: input.checksum_algorithm,
-            checksum_type: input.checksum_type,
+            checksum_type: asked.map(|asked| kind(asked.composite)),
             ..Default::default()
         })
     }
 
     async fn upload_part(&self, req: S3Request<UploadPartInput>) -> Answer<UploadPartOutput> {
         let input = req.input;
-        let target = self.part(input.bucket, input.key, input.upload_id, input.part_number).await?;
+        let (target, asked) = self.part(input.bucket, input.key, input.upload_id, input.part_number).await?;
         let declared = input.checksum_algorithm.as_ref().map(ChecksumAlgorithm::as_str);
-        let claims = Claims::new(&req.headers, declared, input.content_md5, req.trailing_headers);
+        let mut claims = Claims::new(&req.headers, declared, input.content_md5, req.trailing_headers);
+        // That of the object is made of those of the parts.
+        let of_part = ALGORITHMS.into_iter().find(|name| asked.as_ref().is_some_and(|asked| asked.algorithm == *name));
+        claims.wanted.extend(of_part);
         let length = body_length(&req.headers, input.content_length);
         let put = Put { target, about: About::default(), claims, length };
         let (about, _) = self.store(put, input.body).await?;
@@ -311,19 +320,34 @@ impl S3 for Gateway {
         let input = req.input;
         let condition = asked::of_write(input.if_match.as_ref(), input.if_none_match.as_ref())?;
         let listed = input.multipart_upload.and_then(|upload| upload.parts).unwrap_or_default();
+        let said = Said {
+            whole: Claims::new(&req.headers, None, None, None).checksums,
+            parts: listed.iter().map(of_listed).collect(),
+            kind: input.checksum_type,
+            size: input.mpu_object_size,
+        };
         let wanted = listed.into_iter().map(|part| Some((part.part_number?, part.e_tag?.into_value())));
         let wanted: Option<Vec<(i32, String)>> = wanted.collect();
         let wanted = wanted.ok_or_else(|| s3_error!(MalformedXML, "each part has a number and an ETag"))?;
         let (bucket, key, id) = (input.bucket.clone(), input.key.clone(), input.upload_id);
-        let completed =
-            self.beside(move |objects| Ok(multipart::complete(objects, (&bucket, &key, &id), &wanted, &condition)?));
+        let completed = self.beside(move |objects| {
+            let compare = |upload: &Upload, parts: &[About]| said.compare(upload, parts);
+            Ok(multipart::complete(objects, (&bucket, &key, &id), &wanted, &condition, compare)?)
+        });
         let about = completed.await?;
+        let sums = checksum(&about.checksums);
         self.sweep_soon();
         ok(CompleteMultipartUploadOutput {
             location: Some(format!("/{}/{}", input.bucket, objects::text::encode(&input.key))),
             bucket: Some(input.bucket),
             key: Some(input.key),
             e_tag: Some(etag(&about)),
+            checksum_crc32: sums.checksum_crc32,
+            checksum_crc32c: sums.checksum_crc32c,
+            checksum_crc64nvme: sums.checksum_crc64nvme,
+            checksum_sha1: sums.checksum_sha1,
+            checksum_sha256: sums.checksum_sha256,
+            checksum_type: sums.checksum_type,
             ..Default::default()
         })
     }

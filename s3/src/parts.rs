@@ -1,10 +1,12 @@
 //! Parts of uploads, and pages of both.
 
+use crate::digest::{checksum, kind};
 use crate::gateway::Gateway;
 use crate::get::timestamp;
 use crate::headers;
 use crate::reading::{self, Texts, etag, limit};
-use objects::multipart::{self, MAX_PARTS};
+use crate::whole::algorithm;
+use objects::multipart::{self, ChecksumOfWhole, MAX_PARTS};
 use objects::store::Target;
 use s3s::dto::{
     ListMultipartUploadsInput, ListMultipartUploadsOutput, ListPartsInput, ListPartsOutput, MultipartUpload, Part,
@@ -12,17 +14,23 @@ use s3s::dto::{
 use s3s::{S3Result, s3_error};
 
 impl Gateway {
-    /// Where a part of an upload goes.
+    /// Where a part of an upload goes, and the checksum that the whole object gets.
     ///
     /// # Errors
     /// `NoSuchUpload`, `InvalidArgument`.
-    pub async fn part(&self, bucket: String, key: String, id: String, number: i32) -> S3Result<Target> {
+    pub async fn part(
+        &self,
+        bucket: String,
+        key: String,
+        id: String,
+        number: i32,
+    ) -> S3Result<(Target, Option<ChecksumOfWhole>)> {
         if !(1..=MAX_PARTS).contains(&number) {
             return Err(s3_error!(InvalidArgument, "a part has a number from 1 to 10000"));
         }
         self.beside(move |objects| {
-            let (parent, _) = multipart::find(objects, &bucket, &key, &id)?;
-            Ok(Target::File { parent, name: multipart::part_name(objects, number) })
+            let (parent, upload) = multipart::find(objects, &bucket, &key, &id)?;
+            Ok((Target::File { parent, name: multipart::part_name(objects, number) }, upload.checksum))
         })
         .await
     }
@@ -35,25 +43,30 @@ impl Gateway {
         let (bucket, key, id) = (input.bucket.clone(), input.key.clone(), input.upload_id.clone());
         let (most, after) = (limit(input.max_parts)?, input.part_number_marker.unwrap_or(0));
         let listed = self.beside(move |objects| {
-            let (directory, _) = multipart::find(objects, &bucket, &key, &id)?;
+            let (directory, upload) = multipart::find(objects, &bucket, &key, &id)?;
             let there = multipart::parts(objects, directory)?;
             let behind = there.range(after.saturating_add(1)..);
             let parts: S3Result<Vec<Part>> = behind
                 .take(most + 1)
                 .map(|(number, part)| {
                     let about = objects.about(&part.file)?;
+                    let sums = checksum(&about.checksums);
                     Ok(Part {
                         part_number: Some(*number),
                         e_tag: Some(etag(&about)),
                         size: Some(part.file.size.cast_signed()),
                         last_modified: Some(timestamp(part.file.modified)),
-                        ..Default::default()
+                        checksum_crc32: sums.checksum_crc32,
+                        checksum_crc32c: sums.checksum_crc32c,
+                        checksum_crc64nvme: sums.checksum_crc64nvme,
+                        checksum_sha1: sums.checksum_sha1,
+                        checksum_sha256: sums.checksum_sha256,
                     })
                 })
                 .collect();
-            parts
+            Ok((parts?, upload.checksum))
         });
-        let mut parts = listed.await?;
+        let (mut parts, asked) = listed.await?;
         let is_truncated = parts.len() > most;
         parts.truncate(most);
         Ok(ListPartsOutput {
@@ -65,6 +78,8 @@ impl Gateway {
             next_part_number_marker: parts.last().and_then(|part| part.part_number).filter(|_| is_truncated),
             is_truncated: Some(is_truncated),
             parts: Some(parts),
+            checksum_algorithm: asked.as_ref().map(algorithm),
+            checksum_type: asked.map(|asked| kind(asked.composite)),
             owner: Some(reading::owner()),
             ..Default::default()
         })
@@ -94,6 +109,8 @@ impl Gateway {
             key: Some(texts.of(&upload.key)),
             upload_id: Some(id.clone()),
             initiated: Some(timestamp(fs::Time { seconds: upload.begun, nanoseconds: 0 })),
+            checksum_algorithm: upload.checksum.as_ref().map(algorithm),
+            checksum_type: upload.checksum.as_ref().map(|asked| kind(asked.composite)),
             owner: Some(reading::owner()),
             ..Default::default()
         };

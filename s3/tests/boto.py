@@ -12,6 +12,7 @@ import sys
 import tempfile
 import urllib.parse
 import urllib.request
+import zlib
 
 import boto3
 from botocore.client import Config
@@ -289,6 +290,49 @@ def multipart(gateway, s3):
     assert s3.get_object(Bucket="data", Key="m/copied")["Body"].read() == b"".join(parts[:3])
 
 
+def checksums_of_parts(gateway, s3):
+    parts = [noise(5 * MIB), noise(6 * MIB, 1), b"the end"]
+    body = b"".join(parts)
+    for algorithm, kind in [
+        ("CRC32", "FULL_OBJECT"),
+        ("CRC32C", "FULL_OBJECT"),
+        ("CRC64NVME", "FULL_OBJECT"),
+        ("CRC32", "COMPOSITE"),
+        ("SHA256", "COMPOSITE"),
+    ]:
+        name = f"Checksum{algorithm}"
+        key = f"sums/{algorithm}-{kind}"
+        one = s3.put_object(Bucket="data", Key=key, Body=body, ChecksumAlgorithm=algorithm)
+        assert one["ChecksumType"] == "FULL_OBJECT", one
+        begun = s3.create_multipart_upload(Bucket="data", Key=key, ChecksumAlgorithm=algorithm, ChecksumType=kind)
+        asked = {"Bucket": "data", "Key": key, "UploadId": begun["UploadId"]}
+        listed = []
+        for number, part in enumerate(parts, 1):
+            put = s3.upload_part(**asked, PartNumber=number, Body=part, ChecksumAlgorithm=algorithm)
+            listed.append({"PartNumber": number, "ETag": put["ETag"], name: put[name]})
+        there = s3.list_parts(**asked)
+        assert [part[name] for part in there["Parts"]] == [part[name] for part in listed]
+        assert (there["ChecksumAlgorithm"], there["ChecksumType"]) == (algorithm, kind)
+        wrong = [dict(part, **{name: listed[0][name]}) for part in listed]
+        refused("InvalidPart", s3.complete_multipart_upload, **asked, MultipartUpload={"Parts": wrong})
+        whole = {"MultipartUpload": {"Parts": listed}}
+        refused("InvalidRequest", s3.complete_multipart_upload, **asked, **whole, MpuObjectSize=1)
+        refused("BadDigest", s3.complete_multipart_upload, **asked, **whole, **{name: listed[0][name]})
+        if kind == "FULL_OBJECT":
+            sum = one[name]
+            whole |= {name: sum, "ChecksumType": kind, "MpuObjectSize": len(body)}
+        else:
+            sums = b"".join(base64.b64decode(part[name]) for part in listed)
+            digest = hashlib.sha256(sums).digest() if algorithm == "SHA256" else zlib.crc32(sums).to_bytes(4, "big")
+            sum = base64.b64encode(digest).decode() + "-3"
+        done = s3.complete_multipart_upload(**asked, **whole)
+        head = s3.head_object(Bucket="data", Key=key, ChecksumMode="ENABLED")
+        assert (done[name], done["ChecksumType"]) == (head[name], head["ChecksumType"]) == (sum, kind), (done, head)
+        assert s3.get_object(Bucket="data", Key=key, ChecksumMode="ENABLED")["Body"].read() == body
+    none = {"ChecksumAlgorithm": "SHA1", "ChecksumType": "FULL_OBJECT"}
+    refused("InvalidRequest", s3.create_multipart_upload, Bucket="data", Key="k", **none)
+
+
 def early_answers(gateway, s3):
     """A body that the client keeps back after an error is not taken from its next request."""
     asked = {"Bucket": "data", "Key": "none", "UploadId": "0"}
@@ -540,7 +584,7 @@ def outside(gateway, s3):
     gateway.start()
 
 
-TESTS = [buckets, objects, ranges, conditions, awkward_keys, listing, many_keys, copies, multipart, early_answers, transfers]
+TESTS = [buckets, objects, ranges, conditions, awkward_keys, listing, many_keys, copies, multipart, checksums_of_parts, early_answers, transfers]
 TESTS += [checksums, tags, signatures, rights, grants, policies, pages_of_other_sites, lifecycles, refusals, restart, outside]
 
 

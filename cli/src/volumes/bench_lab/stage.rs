@@ -11,7 +11,14 @@ use plan::coding::Coding;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 use volume::Shown;
+
+/// Processes rest when all together keep no more than this part of one processor busy for the
+/// interval.
+const AT_REST: f64 = 0.05;
+const SETTLING_INTERVAL: Duration = Duration::from_millis(200);
+const LONGEST_SETTLING: Duration = Duration::from_secs(3);
 
 /// How clients reach the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +140,22 @@ impl<'a> Stage<'a> {
         let of = |process: &Option<Process>| process.as_ref().map_or(0.0, Process::processor_seconds);
         let stores = self.stores.iter().map(Process::processor_seconds).sum();
         [processor_seconds("self"), of(&self.mount), of(&self.meta), stores]
+    }
+
+    /// Waits until the mount and the servers rest: they have begun, or have removed what an earlier
+    /// measurement wrote. After [`LONGEST_SETTLING`] it waits no more.
+    pub fn settle(&self) {
+        let busy = || self.processors()[1..].iter().sum::<f64>();
+        let begun = Instant::now();
+        let mut before = busy();
+        while begun.elapsed() < LONGEST_SETTLING {
+            std::thread::sleep(SETTLING_INTERVAL);
+            let now = busy();
+            if now - before <= AT_REST * SETTLING_INTERVAL.as_secs_f64() {
+                return;
+            }
+            before = now;
+        }
     }
 
     /// The volume as clients call it: `weft://...`.

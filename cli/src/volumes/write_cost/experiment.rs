@@ -63,6 +63,7 @@ pub fn measure(stage: &Stage<'_>, plan: &Plan<'_>, control: &Control) -> Result<
     fastrand::Rng::with_seed(plan.record).fill(&mut record);
     let path = stage.mountpoint().join(format!("records-{}", plan.record));
     let failed = |why: std::io::Error| cannot(&path, &why);
+    stage.settle();
     let mut file = OpenOptions::new()
         .write(true)
         .create(true)
@@ -100,16 +101,19 @@ pub fn measure(stage: &Stage<'_>, plan: &Plan<'_>, control: &Control) -> Result<
     Ok((Round { wall: wall.as_secs_f64(), counted, kernel: kernel * plan.count as f64 }, way))
 }
 
-/// The kernel's part of a synced write of a record: what a write and an fsync take that the mount
-/// does not count. Calls that do nothing show it, between the records, so that the processors are
-/// as busy, caches as cold and threads as asleep as for those.
+/// The kernel's part of a synced write of a record: what the two calls that reach the mount for it,
+/// a write and an fsync, take besides what the mount counts. Two calls in a row that ask no server
+/// show it, between the records, so that the processors are as busy, caches as cold and threads as
+/// asleep as for those: a write of the same size and one of a byte, into the mount's memory. (A
+/// clean fsync asks the metadata server, and that takes longer between records than in a row.) A
+/// mount that has the volume itself gets no write before a close, but its clean fsync asks nobody.
 struct Probe<'a> {
     record: &'a [u8],
     path: PathBuf,
     /// The kernel keeps what is written until a file is closed, and a close commits nothing. (A
     /// mount that shares its volume gets each write, and commits at a close.)
     embedded: bool,
-    /// Clean: its fsync does nothing.
+    /// Clean: its fsync commits nothing.
     clean: File,
     /// Written, and not synced: that goes into the mount's memory only.
     written: File,
@@ -119,10 +123,10 @@ struct Probe<'a> {
     took: [Vec<Duration>; CALLS.len()],
 }
 
-/// What a probe does: a clean fsync; a write into the mount's memory, with a close, if `embedded`;
-/// a close; and what the kernel asks besides, if `embedded`.
+/// What a probe does: a write into the mount's memory, with a close, if `embedded`; a call as short
+/// as an fsync; a close; and what the kernel asks besides, if `embedded`.
 const CALLS: [fn(&Probe<'_>) -> std::io::Result<()>; 4] =
-    [|probe| probe.clean.sync_all(), |probe| probe.write(), |probe| probe.close(&probe.clean), |probe| probe.ask()];
+    [|probe| probe.write(), |probe| probe.short(), |probe| probe.close(&probe.clean), |probe| probe.ask()];
 
 impl<'a> Probe<'a> {
     fn new(stage: &Stage<'_>, record: &'a [u8], embedded: bool) -> Result<Self, Failure> {
@@ -140,7 +144,8 @@ impl<'a> Probe<'a> {
             }
             let (after, _) = stage.counted()?;
             // Of a write that is not synced, only CT is in its own time.
-            let own = |step: usize| call != 1 || step == CLIENT;
+            let is_write = call == 0 || call == 1 && !embedded;
+            let own = |step: usize| step == CLIENT || !is_write;
             let counted =
                 |step| if own(step) { (after[step] - before[step]).max(0.0) / f64::from(COUNTED_CALLS) } else { 0.0 };
             probe.counted[call] = std::array::from_fn(counted);
@@ -152,6 +157,11 @@ impl<'a> Probe<'a> {
     fn write(&self) -> std::io::Result<()> {
         self.written.write_all_at(self.record, 0)?;
         self.close(&self.written)
+    }
+
+    /// A call with a message as short as that of an fsync.
+    fn short(&self) -> std::io::Result<()> {
+        if self.embedded { self.clean.sync_all() } else { self.written.write_all_at(&[0], 0) }
     }
 
     /// Closes one of two descriptors of a file, if that makes the kernel hand over what it has, and
@@ -187,9 +197,9 @@ impl<'a> Probe<'a> {
     /// The kernel's part of a record in seconds, and what the mount counted for all probes.
     fn end(self) -> Result<(f64, [f64; 7]), Failure> {
         let times = self.took[0].len() as f64;
-        let [sync, write, close, ask] = self.took.map(usual);
-        let [of_sync, of_write, _, of_ask] = self.counted.map(|counted| counted.iter().sum::<f64>());
-        let kernel = (sync - of_sync).max(0.0) + (write - close - of_write).max(0.0) + (ask - of_ask).max(0.0);
+        let [write, short, close, ask] = self.took.map(usual);
+        let [of_write, of_short, _, of_ask] = self.counted.map(|counted| counted.iter().sum::<f64>());
+        let kernel = (write - close - of_write).max(0.0) + (short - of_short).max(0.0) + (ask - of_ask).max(0.0);
         let all = |step: usize| self.counted.iter().map(|counted| counted[step]).sum::<f64>() * times;
         let counted = std::array::from_fn(all);
         drop((self.clean, self.written));

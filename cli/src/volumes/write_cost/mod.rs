@@ -53,16 +53,19 @@ impl Run<'_> {
     }
 
     /// A round of everything on one network.
-    fn measure(&mut self, result: &mut Measurement, lab: Option<&Lab>, net: Option<&str>) -> Outcome {
+    fn measure(&mut self, result: &mut Measurement, lab: Option<&Lab>, net: Option<&str>, round: u64) -> Outcome {
         let arguments = self.arguments;
         if !arguments.only_streams {
-            let (mut records, mut count) = (&arguments.records[..], arguments.count);
+            let (mut records, mut count) = (arguments.records.clone(), arguments.count);
             if arguments.quick {
-                (records, count) = (&QUICK_SIZES.0, QUICK_SIZES.1);
+                (records, count) = (QUICK_SIZES.0.into(), QUICK_SIZES.1);
             }
+            // A volume that has just begun is not always as fast: each size is the first one once.
+            let first = round as usize % records.len();
+            records.rotate_left(first);
             for setup in arguments.setups() {
                 let stage = self.stage(&setup, lab)?;
-                for &record in records {
+                for &record in &records {
                     self.say(net, &setup, &format!("records of {}", show::bytes(record)));
                     let plan =
                         experiment::Plan { net, setup, record, count, several_stores: arguments.stores.len() > 1 };
@@ -125,7 +128,7 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
     // Everything takes its turn in each round, as this machine is not always as fast.
     let rounds = if arguments.quick { 1 } else { arguments.rounds };
     if arguments.net.is_empty() {
-        (0..rounds).try_for_each(|_| run.measure(&mut result, None, None))?;
+        (0..rounds).try_for_each(|round| run.measure(&mut result, None, None, round))?;
     } else {
         let latency = Duration::from_micros(arguments.latency.unwrap_or(0).into());
         let lab = Lab::build(&parent, arguments.most_stores(), latency, "--net")?;
@@ -140,7 +143,7 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
                 let network = &result.networks[number];
                 if network.reachable {
                     let name = network.name.clone();
-                    run.measure(&mut result, Some(&lab), Some(&name))?;
+                    run.measure(&mut result, Some(&lab), Some(&name), round)?;
                 }
             }
         }
