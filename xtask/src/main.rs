@@ -43,7 +43,7 @@ cargo xtask TASK
   s3      boto3 on an S3 gateway, and gateways that are killed while it writes; gets boto3 from PyPI if it must
   csi     csi-sanity, the conformance tests of CSI, on weft-csi, as root; builds them with Go
   console the page of weft console in a headless Chromium, with screens in target/console, and by keyboard
-  package [--deb] [--rpm] [--revision N] [--weft PROGRAM]
+  package [--deb] [--rpm] [--static] [--oci] [--revision N] [--weft PROGRAM]
           packages of a release build in target/package, by dpkg-deb and rpmbuild (docs/packages.md)
   manifests   packages/kubernetes from its chart
   units   that the systemd units may do no more on a machine than they need

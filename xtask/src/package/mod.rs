@@ -1,7 +1,9 @@
-//! `cargo xtask package`: packages for Debian and for Red Hat's family, by their own tools.
+//! `cargo xtask package`: packages for Debian and for Red Hat's family, by their own tools; and a
+//! static program, as an archive and as an image.
 
 mod deb;
 mod manifests;
+mod portable;
 mod rpm;
 mod tree;
 mod units;
@@ -27,28 +29,36 @@ pub struct Package {
     libc: String,
 }
 
-/// Builds packages of a release build: both kinds if none is named.
+/// Builds packages of a release build: a deb and an rpm if no kind is named.
 pub fn run(root: &Path, arguments: &[&str]) -> Result<(), String> {
     let (mut debian, mut red_hat, mut revision, mut weft) = (false, false, 1, None);
+    let (mut archive, mut image) = (false, false);
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().copied().ok_or(format!("{argument} has no value"));
         match *argument {
             "--deb" => debian = true,
             "--rpm" => red_hat = true,
+            "--static" => archive = true,
+            "--oci" => image = true,
             "--revision" => revision = value()?.parse().map_err(|_| "--revision wants a number")?,
             "--weft" => weft = Some(PathBuf::from(value()?)),
             other => return Err(format!("{other} is no option of package")),
         }
     }
     // What was not asked for by name may be missing.
-    let all = !debian && !red_hat;
+    let is_static = archive || image;
+    let all = !debian && !red_hat && !is_static;
+    if is_static && (debian || red_hat) {
+        return Err("--static and --oci are of another program than --deb and --rpm".into());
+    }
     let made = |what: &str, made: Result<PathBuf, String>| {
         let made = made.map(|path| println!("{}", path.display()));
         if all { crate::said(crate::optional(what, made)) } else { made }
     };
     let weft = match weft {
         Some(path) => path,
+        None if is_static => portable::program(root)?,
         None => {
             crate::cargo(&["build", "--release", "-p", "cli"], &[])?;
             crate::weft()
@@ -65,6 +75,12 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<(), String> {
     }
     if all || red_hat {
         made("the rpm", rpm::build(&package))?;
+    }
+    if archive {
+        made("the archive", portable::archive(&package))?;
+    }
+    if image {
+        made("the image", portable::image(&package))?;
     }
     Ok(())
 }
