@@ -69,7 +69,8 @@ impl ObjectStore for VolumeStore {
         let copy = |objects: &Objects, bucket: &str, (from, to): (&str, &str), condition: &Condition| {
             let (found, about, _opened) = objects.open(bucket, from)?;
             let target = To::Object { bucket, key: to, condition };
-            join(objects, &[(found.file.ino, 0..found.file.size)], &about, target).map(drop)
+            join(objects, &[(found.file.ino, 0..found.file.size)], std::slice::from_ref(&found.file), &about, target)
+                .map(drop)
         };
         self.with_two(from, to, condition, copy).await
     }

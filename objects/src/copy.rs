@@ -5,7 +5,7 @@ use crate::about::{ATTRIBUTE, About};
 use crate::failure::{Result, error, failed, is};
 use crate::home::is_missing;
 use crate::place::{Condition, Objects, now, whole};
-use fs::{Ino, SetAttributes, SetTime};
+use fs::{Attributes, Ino, SetAttributes, SetTime};
 use rustix::io::Errno;
 use std::ops::Range;
 
@@ -28,11 +28,12 @@ pub enum To<'a> {
 }
 
 /// Makes a file of ranges of others, one behind the other, and gives it its name when it is whole.
-/// It is durable then.
+/// It is durable then. `of` are the files that `about` is of, as they were.
 ///
 /// # Errors
-/// `NoSuchKey` when one of them is gone or shorter by now; those of [`Objects::name`].
-pub fn join(objects: &Objects, sources: &[Source], about: &About, to: To<'_>) -> Result<u64> {
+/// `NoSuchKey` when a source is gone or shorter by now; `OperationAborted` when a file of `of` was
+/// changed; those of [`Objects::name`].
+pub fn join(objects: &Objects, sources: &[Source], of: &[Attributes], about: &About, to: To<'_>) -> Result<u64> {
     let fs = &objects.fs;
     let fail = |error: fs::Error| failed(&error);
     let temporary = objects.unique();
@@ -44,6 +45,12 @@ pub fn join(objects: &Objects, sources: &[Source], about: &About, to: To<'_>) ->
             let changed = is(&error, Errno::INVAL) || is(&error, Errno::STALE) || is_missing(&error);
             if changed { error!(NoSuchKey, "the source changed meanwhile") } else { failed(&error) }
         })?;
+        for before in of {
+            let after = fs.attributes(before.ino).map_err(fail)?;
+            if (after.size, after.modified) != (before.size, before.modified) {
+                return Err(error!(OperationAborted, "the source was changed while it was copied"));
+            }
+        }
         let at = now();
         let times = SetAttributes { modified: Some(SetTime::To(at)), ..SetAttributes::default() };
         fs.set_attributes(ino, times).map_err(fail)?;

@@ -220,7 +220,8 @@ fn complete_once(
     let checksums = sums(&upload, &parts)?;
     let etag = etag::of_parts(wanted.iter().map(|(_, etag)| etag.as_str())).ok_or_else(|| error!(InvalidPart))?;
     let about = About { etag, checksums, ..upload.about };
-    join(objects, &sources, &about, To::Object { bucket, key, condition }).map_err(|why| match why.code() {
+    let done = join(objects, &sources, &[], &about, To::Object { bucket, key, condition });
+    let size = done.map_err(|why| match why.code() {
         // Parts go when another request completes or aborts the upload. If it is there, the key is
         // what is missing.
         Code::NoSuchKey => find(objects, bucket, key, id).err().unwrap_or(why),
@@ -228,7 +229,7 @@ fn complete_once(
     })?;
     // The object is there. An upload that stays goes as one that nobody completes.
     _ = drop_upload(objects, id);
-    Ok(about)
+    Ok(About { size, ..about })
 }
 
 /// Gives up an upload: the sweeper removes its parts.

@@ -73,7 +73,8 @@ impl Gateway {
                 about.tags = said.tags;
             }
             let to = To::Object { bucket: &bucket, key: &key, condition: &condition };
-            join(objects, &[(shown.file.ino, shown.range)], &about, to)?;
+            let of = std::slice::from_ref(&shown.file);
+            join(objects, &[(shown.file.ino, shown.range)], of, &about, to)?;
             Ok(about)
         });
         let about = copied.await?;
@@ -112,7 +113,7 @@ impl Gateway {
         let (target, _) = self.part(input.bucket, input.key, input.upload_id, input.part_number).await?;
         let Target::File { parent, name } = target else { return Err(s3_error!(InternalError)) };
         let kind = self.etag;
-        let tag = self.beside(move |objects| {
+        let copied = self.beside(move |objects| {
             let shown = show(objects, (&from.0, &from.1), &conditions, range.map(|(range, _)| range), None);
             let shown = shown.map_err(of_source)?;
             if range.is_some_and(|(_, last)| last != shown.range.end - 1) {
@@ -127,11 +128,20 @@ impl Gateway {
                 about.checksums = shown.about.checksums;
                 about.checksums.retain(|_, value| !value.contains('-'));
             }
-            join(objects, &sources, &about, To::File(parent, name))?;
-            Ok(etag(&about))
+            join(objects, &sources, std::slice::from_ref(&shown.file), &about, To::File(parent, name))?;
+            Ok(about)
         });
-        let result =
-            CopyPartResult { e_tag: Some(tag.await?), last_modified: Some(timestamp(now())), ..Default::default() };
+        let about = copied.await?;
+        let sums = checksum(&about.checksums);
+        let result = CopyPartResult {
+            e_tag: Some(etag(&about)),
+            last_modified: Some(timestamp(now())),
+            checksum_crc32: sums.checksum_crc32,
+            checksum_crc32c: sums.checksum_crc32c,
+            checksum_crc64nvme: sums.checksum_crc64nvme,
+            checksum_sha1: sums.checksum_sha1,
+            checksum_sha256: sums.checksum_sha256,
+        };
         Ok(UploadPartCopyOutput { copy_part_result: Some(result), ..Default::default() })
     }
 }

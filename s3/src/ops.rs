@@ -332,7 +332,10 @@ impl S3 for Gateway {
         let (bucket, key, id) = (input.bucket.clone(), input.key.clone(), input.upload_id);
         let completed = self.beside(move |objects| {
             let compare = |upload: &Upload, parts: &[About]| said.compare(upload, parts);
-            Ok(multipart::complete(objects, (&bucket, &key, &id), &wanted, &condition, compare)?)
+            let about = multipart::complete(objects, (&bucket, &key, &id), &wanted, &condition, compare)?;
+            // Another request completed it before.
+            said.fits(&about)?;
+            Ok(about)
         });
         let about = completed.await?;
         let sums = checksum(&about.checksums);

@@ -208,7 +208,7 @@ fn keys_that_are_no_paths_are_left_out_of_listings() {
         // As an S3 client puts them.
         let about = About::default();
         let to = objects::copy::To::Object { bucket: "", key, condition: &objects::Condition::Always };
-        objects::copy::join(&objects, &[], &about, to).unwrap();
+        objects::copy::join(&objects, &[], &[], &about, to).unwrap();
     }
     on(async {
         let listed: Vec<Path> = store.list(None).map_ok(|meta| meta.location).try_collect().await.unwrap();

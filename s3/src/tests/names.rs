@@ -107,7 +107,13 @@ fn an_object_that_is_replaced_is_there_all_the_time() {
         let mut bytes = gateway.bytes(opened, 0..3).await.unwrap();
         assert_eq!(bytes.next().await.unwrap().unwrap(), &b"old"[..]);
         let to = To::Object { bucket: "b", key: "copy", condition: &Condition::Always };
-        assert_eq!(join(&gateway.objects, &[(found.file.ino, 0..3)], &about, to).unwrap(), 3);
+        let (source, of) = ([(found.file.ino, 0..3)], [found.file]);
+        assert_eq!(join(&gateway.objects, &source, &of, &about, to).unwrap(), 3);
+        // It is not what the checksums are of any more.
+        gateway.objects.fs.write(source[0].0, 0, b"now").unwrap();
+        let to = To::Object { bucket: "b", key: "changed", condition: &Condition::Always };
+        let refused = join(&gateway.objects, &source, &of, &about, to).unwrap_err();
+        assert_eq!(refused.code(), objects::Code::OperationAborted);
         drop(bytes);
         assert_eq!(get(&gateway, "copy").await.unwrap(), b"old");
         let writer = gateway.clone();

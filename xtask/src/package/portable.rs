@@ -10,9 +10,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const FAMILY: Family = Family { name: "static", zsh: "usr/share/zsh/site-functions/_weft" };
-/// The name of the image, and of the container that tries it.
-const IMAGE: &str = "localhost/weft";
-const CONTAINER: &str = "weft-try";
 
 /// Compiles the program for musl, and returns its path.
 ///
@@ -27,18 +24,22 @@ pub fn program(root: &Path) -> Result<PathBuf, String> {
     run(Command::new("musl-gcc").arg("--version"))
         .map_err(|_| format!("{NOT_HERE}: a static program takes musl-gcc, of Debian's package musl-tools"))?;
     crate::cargo(&["build", "--release", "-p", "cli", "--target", &target], &[])?;
-    let built = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let built = root.join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
     Ok(built.join(target).join("release/weft"))
 }
 
-/// Makes a `.tar.gz` with everything below `usr` and `etc`, and returns where it is.
+/// Makes a `.tar.gz` with `usr` and `etc` in one directory, and returns where it is. Unpacked over
+/// the root of a machine, `usr/sbin` would take the place of a link of that name.
 pub fn archive(package: &Package) -> Result<PathBuf, String> {
     let tree = fill(package, &FAMILY)?;
-    let file = package.place.join(format!("weft-{}-{ARCH}-static.tar.gz", package.version));
+    let name = format!("weft-{}-{ARCH}-static", package.version);
+    let (file, named) = (package.place.join(format!("{name}.tar.gz")), tree.with_file_name(&name));
+    let _ = fs::remove_dir_all(&named);
+    fs::rename(&tree, &named).map_err(|why| format!("{}: {why}", named.display()))?;
     let time = format!("--mtime=@{}", super::time(&package.root).trim());
     let mut tar = Command::new("tar");
-    tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", &time, "-czf"]).arg(&file);
-    run(tar.arg("-C").arg(&tree).arg("."))?;
+    tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mode=u=rwX,go=rX", &time]);
+    run(tar.arg("-czf").arg(&file).arg("-C").arg(package.place.join(FAMILY.name)).arg(&name))?;
     Ok(file)
 }
 
@@ -62,20 +63,23 @@ pub fn image(package: &Package) -> Result<PathBuf, String> {
         .map_err(|why| format!("packages/oci/Containerfile.static: {why}"))?;
     write(&place.join("Containerfile"), &recipe, 0o644)?;
     let time = super::time(&package.root);
-    let mut build = buildah(&["bud", "--isolation", "chroot", "--timestamp", time.trim(), "-t", IMAGE]);
-    run(build.arg(&place))?;
-    let _ = run(&mut buildah(&["rm", CONTAINER]));
-    run(&mut buildah(&["from", "--name", CONTAINER, IMAGE]))?;
-    let said =
-        output_of(&mut buildah(&["run", "--isolation", "chroot", CONTAINER, "--", "/usr/bin/weft", "--version"]));
-    let _ = run(&mut buildah(&["rm", CONTAINER]));
-    if !said?.contains(&package.version) {
-        return Err("the program of the image is of another version".into());
-    }
-    let file = package.place.join(format!("weft-{}-{ARCH}.oci.tar", package.version));
-    let _ = fs::remove_file(&file);
-    let pushed =
-        run(&mut buildah(&["push", IMAGE, &format!("oci-archive:{}:weft:{}", file.display(), package.version)]));
-    let _ = run(&mut buildah(&["rmi", IMAGE]));
-    pushed.map(|()| file)
+    // Nobody else's image or container has these names.
+    let [name, container] = ["localhost/weft-image", "weft-try"].map(|name| format!("{name}-{}", std::process::id()));
+    let make = || {
+        let mut build = buildah(&["bud", "--isolation", "chroot", "--timestamp", time.trim(), "-t", &name]);
+        run(build.arg(&place))?;
+        run(&mut buildah(&["from", "--name", &container, &name]))?;
+        let words = ["run", "--isolation", "chroot", &container, "--", "/usr/bin/weft", "--version"];
+        if !output_of(&mut buildah(&words))?.contains(&package.version) {
+            return Err("the program of the image is of another version".into());
+        }
+        let file = package.place.join(format!("weft-{}-{ARCH}.oci.tar", package.version));
+        let _ = fs::remove_file(&file);
+        run(&mut buildah(&["push", &name, &format!("oci-archive:{}:weft:{}", file.display(), package.version)]))?;
+        Ok(file)
+    };
+    let made = make();
+    let _ = run(&mut buildah(&["rm", &container]));
+    let _ = run(&mut buildah(&["rmi", &name]));
+    made
 }
