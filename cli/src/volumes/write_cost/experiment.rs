@@ -6,11 +6,12 @@ use crate::volumes::bench_lab::{Setup, Stage};
 use plan::cost::Way;
 use plan::cost::measured::{Point, Round};
 use rustix::fs::{Advice, AtFlags, StatxFlags};
+use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use volume::{Control, Shown};
 
 /// Records that are written before anything is measured: chunk sets are begun, and connections
@@ -106,7 +107,8 @@ pub fn measure(stage: &Stage<'_>, plan: &Plan<'_>, control: &Control) -> Result<
 /// show it, between the records, so that the processors are as busy, caches as cold and threads as
 /// asleep as for those: a write of the same size and one of a byte, into the mount's memory. (A
 /// clean fsync asks the metadata server, and that takes longer between records than in a row.) A
-/// mount that has the volume itself gets no write before a close, but its clean fsync asks nobody.
+/// mount that has the volume itself gets no write before a close: it is asked for an attribute that
+/// the file does not have.
 struct Probe<'a> {
     record: &'a [u8],
     path: PathBuf,
@@ -161,7 +163,13 @@ impl<'a> Probe<'a> {
 
     /// A call with a message as short as that of an fsync.
     fn short(&self) -> std::io::Result<()> {
-        if self.embedded { self.clean.sync_all() } else { self.written.write_all_at(&[0], 0) }
+        if !self.embedded {
+            return self.written.write_all_at(&[0], 0);
+        }
+        match rustix::fs::fgetxattr(&self.clean, "user.none", &mut [0; 8]) {
+            Ok(_) | Err(Errno::NODATA) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Closes one of two descriptors of a file, if that makes the kernel hand over what it has, and
@@ -171,13 +179,12 @@ impl<'a> Probe<'a> {
     }
 
     /// What the kernel asks a mount that has the volume itself for each record: the attributes,
-    /// because the space of the file changed with the last record, and that the time is set, which
-    /// the kernel keeps until the sync. After the first it asks at the next write whether the file
-    /// has capabilities, which is in the time of that write.
+    /// because the space of the file changed with the last record. After that it asks at the next
+    /// write whether the file has capabilities, which is in the time of that write. The new time
+    /// goes with the data, in the close.
     fn ask(&self) -> std::io::Result<()> {
         if self.embedded {
             rustix::fs::statx(&self.written, "", AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC, StatxFlags::SIZE)?;
-            self.written.set_modified(SystemTime::now())?;
         }
         Ok(())
     }
