@@ -189,8 +189,8 @@ fn combined(name: &str, parts: &[About]) -> Option<String> {
 }
 
 /// What a CRC becomes when bytes follow, without their own CRC. It is linear, so it is known for
-/// each bit of the CRC, and for each power of two of bytes: a part takes a microsecond. (The
-/// library's own combination makes these tables for each part.)
+/// each bit of the CRC, and for each power of two of bytes. The library's own combination makes
+/// these tables anew for each of 10,000 parts.
 struct Shift(Vec<[u64; 64]>);
 
 impl Shift {
