@@ -5,6 +5,7 @@ mod asan;
 mod conformance;
 mod console;
 mod csi;
+mod everything;
 mod failover;
 mod fuzz;
 mod links;
@@ -25,8 +26,7 @@ mod wrapper;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const HELP: &str = "\
 cargo xtask TASK
@@ -80,7 +80,7 @@ fn main() -> ExitCode {
     }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let done = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["test"] => test(),
+        ["test"] => everything::test(),
         ["check"] => check(),
         ["peers"] => build_peers().map(|_| ()),
         ["fuzz"] => fuzz(60),
@@ -205,120 +205,6 @@ fn check() -> Result<(), String> {
     Ok(())
 }
 
-/// Everything that is tested; `weft-mpi` is added where MPI is.
-const ALL: [&str; 6] = ["--release", "--workspace", "--exclude", "weft-mpi", "--features", "weft-csi/csi"];
-const ALL_WITH_MPI: [&str; 4] = ["--release", "--workspace", "--features", "weft-mpi/mpi,weft-csi/csi"];
-/// The kernels' own tests once more: with assertions, and little optimised, or compiling them takes
-/// minutes. All others run the kernels that users run.
-const KERNELS_WITH_ASSERTIONS: [&str; 9] = [
-    "--release",
-    "-p",
-    "weft-gf",
-    "--config",
-    "profile.release.package.weft-gf.debug-assertions=true",
-    "--config",
-    "profile.release.package.weft-gf.overflow-checks=true",
-    "--config",
-    "profile.release.package.weft-gf.opt-level=1",
-];
-
-/// Every test. Optional parts (peers, MPI, fuzzing, mounts) are used if they are available, and
-/// named if they are not.
-fn test() -> Result<(), String> {
-    let root = root();
-    let mut steps = Steps::default();
-    let peers = steps.time("peers", build_peers)?;
-    let mut skipped: Vec<String> =
-        peers.into_iter().map(|(peer, why)| format!("comparison with {peer} ({why})")).collect();
-    let must_look = mir::not_needed();
-    let mpi = mpi::ready();
-    let all = if mpi.is_ok() { &ALL_WITH_MPI[..] } else { &ALL[..] };
-    skipped.extend(mpi.err().map(|why| format!("weft-mpi, the archive encoder under MPI ({why})")));
-    // Most tests wait for servers and disks, and leave the processors to the compiler.
-    let at_once = suite::processors() + 1;
-    let tested = steps.time("compiling, and tests", || {
-        std::thread::scope(|scope| {
-            // What comes from elsewhere comes meanwhile. The step that needs it says what did not.
-            scope.spawn(|| python::prepare(&root));
-            // The library that Python loads. All below it is compiled by then.
-            let library = || cargo(&[&["build", "--lib", "--tests"], all].concat(), &suite::as_users());
-            let builds = [(" with assertions", KERNELS_WITH_ASSERTIONS.to_vec()), ("", [&["--tests"], all].concat())];
-            suite::build_and_run(&root, &builds, at_once, library)
-        })
-    });
-    // The same packages with the same features, so that nothing is compiled again.
-    let documented =
-        steps.time("tests in documentation", || cargo(&[&["test", "--doc"], all].concat(), &suite::as_users()));
-    let fuzzers = std::thread::scope(|scope| {
-        // What comes now waits, too.
-        let fuzzers = scope.spawn(|| fuzz::build(&root, "none", false));
-        let simulated = steps.time("simulation, while compiling the fuzz targets", || simulate::test(&root));
-        // All failures at once: a run takes many minutes.
-        tested.and(documented).and(simulated)?;
-        match must_look {
-            Some(why) => skipped.push(format!("looking for values that are freed twice ({why})")),
-            None => steps
-                .time("looking for values that are freed twice", || look_at_mir(&root.join("target/release/deps")))?,
-        }
-        for (step, kind) in [("torture of a volume", None), ("torture of a cluster", Some("--cluster"))] {
-            skipped.extend(steps.time(step, || optional("torture", torture_for_a_minute(kind)))?);
-        }
-        let clients = || optional("S3 clients", s3::check(&root, &weft()));
-        skipped.extend(steps.time("S3 clients", clients)?);
-        let wheel = || optional("Python", python::check(&root, &weft()));
-        skipped.extend(steps.time("Python", wheel)?);
-        let monitored = || optional("tests of the alert rules", monitoring::check(&root));
-        skipped.extend(steps.time("alert rules", monitored)?);
-        Ok::<_, String>(steps.time("compiling the rest of the fuzz targets", || fuzzers.join().expect("no panic")))
-    })?;
-    let fuzzed = || fuzzers.and_then(|fuzzers| fuzz::run(&root, fuzzers, 10, "none"));
-    skipped.extend(steps.time("fuzzing", || optional("coverage-guided fuzzing", fuzzed()))?);
-    skipped.iter().for_each(|what| println!("skipped: {what}"));
-    Ok(())
-}
-
-fn torture_for_a_minute(kind: Option<&'static str>) -> Result<(), String> {
-    within(Duration::from_secs(900), "torture", move || {
-        let (folder, weft) = (root().join("target/torture"), root().join("target/release/weft"));
-        let path = |path: &Path| path.to_str().map(str::to_owned).ok_or("the project's path is not UTF-8");
-        let arguments = [&path(&folder)?, "--minutes", "1", "--weft", &path(&weft)?];
-        torture::run(&root(), &[arguments.as_slice(), kind.as_slice()].concat())
-    })
-}
-
-/// How long each step took. It is printed at the end, also when a step failed.
-#[derive(Default)]
-struct Steps(Vec<(&'static str, Duration)>);
-
-impl Steps {
-    fn time<T>(&mut self, step: &'static str, work: impl FnOnce() -> T) -> T {
-        let start = Instant::now();
-        let done = work();
-        self.0.push((step, start.elapsed()));
-        done
-    }
-}
-
-impl Drop for Steps {
-    fn drop(&mut self) {
-        let all = self.0.iter().map(|(_, took)| took).sum::<Duration>();
-        for (step, took) in self.0.iter().chain([&("all", all)]) {
-            println!("{:6} s  {step}", took.as_secs());
-        }
-    }
-}
-
-/// Runs the work. If it takes longer than it may, it hangs, and its thread is left behind.
-fn within(
-    limit: Duration,
-    what: &str,
-    work: impl FnOnce() -> Result<(), String> + Send + 'static,
-) -> Result<(), String> {
-    let (sender, done) = channel();
-    std::thread::spawn(move || sender.send(work()));
-    done.recv_timeout(limit).unwrap_or_else(|_| Err(format!("{what} did not end within {} s", limit.as_secs())))
-}
-
 /// What was skipped, and why, if that is why something failed.
 fn optional(what: &str, done: Result<(), String>) -> Result<Option<String>, String> {
     match done {
@@ -347,7 +233,8 @@ fn look_at_mir(folder: &Path) -> Result<(), String> {
     if found.is_empty() { Ok(()) } else { Err(format!("this compiler frees memory twice here:\n{}", found.join("\n"))) }
 }
 
-/// Builds the peers and returns those that are missing, with the reason in one line.
+/// Builds the peers, and returns each that is missing and is compared with, with the reason in one
+/// line.
 fn build_peers() -> Result<Vec<(String, String)>, String> {
     eprintln!("== peers");
     let mut missing = Vec::new();
@@ -357,7 +244,7 @@ fn build_peers() -> Result<Vec<(String, String)>, String> {
             Err(why) => {
                 let line = why.lines().next().unwrap_or("unknown reason").to_owned();
                 eprintln!("{name}: not built, {line}");
-                missing.push((name, line));
+                missing.push((format!("comparison with {name}"), line));
             }
         }
     }
