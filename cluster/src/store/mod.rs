@@ -19,6 +19,7 @@ mod simulated;
 mod simulated_claims;
 mod slots;
 mod told;
+mod unsynced;
 mod watch;
 
 pub use remote::{RemoteTarget, Stores, set_channels};

@@ -6,6 +6,7 @@ use super::protocol::{
     FAILED, File, Operands, REFUSED, UNCLAIMED, changes, decode_done, decode_error, decode_presence, encode, method,
 };
 use super::reports::Reports;
+use super::unsynced::{Moment, UnsyncedFiles};
 use crate::address::StoreAddress;
 use crate::capability::{Credentials, Token};
 use crate::ranks::{StoreClients, StoreEpoch, StoreFence, StoreUnsynced};
@@ -168,28 +169,15 @@ pub(super) fn way() -> ClientOptions {
     }
 }
 
-/// Maximum number of files of a target that are remembered as not synced. Beyond that, all are
-/// forgotten.
-const MAX_UNSYNCED_FILES: usize = 1 << 16;
-
 /// A target behind a storage server.
 pub struct RemoteTarget {
     address: StoreAddress,
     client: Client,
     credentials: Option<Arc<dyn Credentials>>,
     /// Files with data that is not synced.
-    unsynced: Ranked<HashMap<TargetFile, Unsynced>, StoreUnsynced>,
+    unsynced: Ranked<UnsyncedFiles, StoreUnsynced>,
     /// The epoch under which it changes the volume.
     epoch: Ranked<Option<Epoch>, StoreEpoch>,
-}
-
-/// Data of a file that is not synced.
-#[derive(Clone, Copy)]
-struct Unsynced {
-    /// The store's boot number at the time of the last write.
-    boot: u64,
-    /// The machine restarted since the first of these writes.
-    lost: bool,
 }
 
 impl fmt::Debug for RemoteTarget {
@@ -280,53 +268,35 @@ impl RemoteTarget {
             self.client.call_blocking(method, &body, parts, deadline)
         };
         let token = self.token(method, operands);
+        let sent = self.moment();
         let mut answer = ask(token);
         if let (Err(Error::Remote { status: REFUSED, .. }), Some(credentials)) = (&answer, &self.credentials)
             && let Some(another) = credentials.renew(operands.file.into(), changes(method), token)
         {
             answer = ask(Some(another));
         }
-        self.settle(method, operands.file.into(), answer)
+        self.settle(method, operands.file.into(), answer, sent)
     }
 
     fn epoch(&self) -> Guard<'_, Option<Epoch>, StoreEpoch> {
         self.epoch.lock()
     }
 
-    /// Turns an answer, or the lack of one, into the result of an operation. When the store's
-    /// machine restarted after a write, data that was not synced may be lost. The next write and
-    /// the next sync report that error, although the store executed these operations. Of a chunk,
-    /// every sync does until the chunk is removed or replaced.
-    pub(super) fn settle(&self, method: u16, file: TargetFile, answer: Answer) -> io::Result<Response> {
+    /// When an operation is sent, for what its answer says of earlier writes.
+    pub(super) fn moment(&self) -> Moment {
+        self.unsynced.lock().moment()
+    }
+
+    /// Turns an answer, or the lack of one, into the result of an operation that was sent at a
+    /// moment. When the store's machine restarted after a write, data that was not synced may be
+    /// lost, which is an error of the next write and sync ([`UnsyncedFiles::note`]).
+    pub(super) fn settle(&self, method: u16, file: TargetFile, answer: Answer, sent: Moment) -> io::Result<Response> {
         let answer = answer.map_err(meant)?;
         if !matches!(method, method::WRITE | method::WRITE_DURABLY | method::SYNC | method::REMOVE) {
             return Ok(answer);
         }
         let (_, boot) = decode_done(&answer.body);
-        self.note_boot(method, file, boot).map(|()| answer)
-    }
-
-    /// As `settle`, for an operation that was done when the store's machine had this boot number.
-    fn note_boot(&self, method: u16, file: TargetFile, boot: u64) -> io::Result<()> {
-        let mut unsynced = self.unsynced.lock();
-        if unsynced.len() >= MAX_UNSYNCED_FILES {
-            unsynced.clear();
-        }
-        let before = unsynced.remove(&file);
-        let restarted = before.is_some_and(|before| before.boot != boot);
-        let lost = restarted || before.is_some_and(|before| before.lost);
-        // The caller may have given up waiting for a sync before its answer. So the next sync of a
-        // chunk must fail, too.
-        let stays = lost && method == method::SYNC && matches!(file, TargetFile::Chunk { .. });
-        if method == method::WRITE || stays {
-            unsynced.insert(file, Unsynced { boot, lost });
-        }
-        let is_told = match method {
-            method::REMOVE => false,
-            method::WRITE => restarted,
-            _ => lost,
-        };
-        if is_told { Err(started_again()) } else { Ok(()) }
+        self.unsynced.lock().note(method, file, boot, sent).map(|()| answer)
     }
 
     /// Another process wrote to a file of this target, when its store's machine had this boot
@@ -335,7 +305,9 @@ impl RemoteTarget {
     /// # Errors
     /// When the machine restarted after an earlier write to the file that was not synced.
     pub(super) fn note_write(&self, file: TargetFile, boot: u64) -> io::Result<()> {
-        self.note_boot(method::WRITE, file, boot)
+        let mut unsynced = self.unsynced.lock();
+        let now = unsynced.moment();
+        unsynced.note(method::WRITE, file, boot, now)
     }
 
     /// The boot number of the store's machine at the last write to a file. None if it is not known.
@@ -343,16 +315,8 @@ impl RemoteTarget {
     /// # Errors
     /// When the machine restarted since an earlier write.
     pub(super) fn boot_of(&self, file: TargetFile) -> io::Result<Option<u64>> {
-        match self.unsynced.lock().get(&file) {
-            Some(Unsynced { lost: true, .. }) => Err(started_again()),
-            Some(&Unsynced { boot, .. }) => Ok((boot > 0).then_some(boot)),
-            None => Ok(None),
-        }
+        self.unsynced.lock().boot_of(file)
     }
-}
-
-fn started_again() -> io::Error {
-    io::Error::other("its machine was started again: what was not synced may be lost")
 }
 
 impl RemoteTarget {
@@ -483,7 +447,7 @@ impl Target for RemoteTarget {
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
         self.call(method::RENAME, &Operands { to: to.into(), ..self.operands(from) }, &[])?;
         // The name is that of another file now, which its sync has made durable.
-        self.unsynced.lock().remove(&to);
+        self.unsynced.lock().forget(to);
         Ok(())
     }
 
@@ -537,61 +501,5 @@ impl Target for RemoteTarget {
 
     fn owner(&self) -> Option<Owner<'_>> {
         Some(Owner { address: &self.address, master: self })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::protocol::encode_done;
-    use super::*;
-    use plan::{Position, SetId};
-
-    fn target() -> RemoteTarget {
-        let address = StoreAddress { server: "store:1".into(), target: "disk".into() };
-        let client = Client::new(crate::runtime().handle().clone(), "store:1", ClientOptions::default());
-        RemoteTarget::over(address, client)
-    }
-
-    /// The answers of Masters may come in any order, and after a write of this process.
-    #[test]
-    fn a_restart_after_a_write_of_another_process_is_told_too() {
-        for boots in [[1, 2], [2, 1]] {
-            let (target, chunk) = (target(), TargetFile::Chunk { set: SetId(1), position: Position(0) });
-            assert_eq!(target.boot_of(chunk).unwrap(), None);
-            let syncs = |boot| target.note_boot(method::SYNC, chunk, boot).is_ok();
-            target.note_write(chunk, 1).unwrap();
-            assert_eq!(target.boot_of(chunk).unwrap(), Some(1));
-            assert!(syncs(1) && syncs(2), "nothing was written since");
-            target.note_write(chunk, boots[0]).unwrap();
-            target.note_write(chunk, boots[1]).unwrap_err();
-            target.boot_of(chunk).unwrap_err();
-            assert!(!syncs(1) && !syncs(2));
-        }
-        // Of a store that tells no number.
-        let (target, chunk) = (target(), TargetFile::Chunk { set: SetId(1), position: Position(0) });
-        target.note_write(chunk, 0).unwrap();
-        assert_eq!(target.boot_of(chunk).unwrap(), None);
-    }
-
-    /// Nobody may have waited for the sync that noticed the restart.
-    #[test]
-    fn a_restart_between_write_and_sync_is_told_until_a_chunk_is_another_one() {
-        let target = target();
-        let asks = |method, file, boot: u64| {
-            let body = encode_done(Duration::ZERO, boot).into();
-            target.settle(method, file, Ok(Response { body, ..Response::default() })).is_ok()
-        };
-        let chunk = TargetFile::Chunk { set: SetId(1), position: Position(0) };
-        assert!(asks(method::WRITE, chunk, 1) && asks(method::SYNC, chunk, 1));
-        assert!(asks(method::SYNC, chunk, 2), "there was nothing to lose");
-        assert!(asks(method::WRITE, chunk, 2) && !asks(method::SYNC, chunk, 3) && !asks(method::SYNC, chunk, 3));
-        assert!(asks(method::REMOVE, chunk, 3) && asks(method::WRITE, chunk, 3) && asks(method::SYNC, chunk, 3));
-        // The write that notices it, and the sync after it.
-        for file in [chunk, TargetFile::Label] {
-            assert!(asks(method::WRITE, file, 3) && !asks(method::WRITE, file, 4) && asks(method::WRITE, file, 4));
-            assert!(!asks(method::SYNC, file, 4));
-        }
-        // A file that is not a chunk is told of once.
-        assert!(asks(method::SYNC, TargetFile::Label, 4) && !asks(method::SYNC, chunk, 4));
     }
 }

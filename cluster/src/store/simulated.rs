@@ -324,8 +324,9 @@ async fn ask(
     let (begun, when) = (Instant::now(), now());
     let parts = [IoSlice::new(&data)];
     let parts = if data.is_empty() { &[][..] } else { &parts };
+    let sent = target.moment();
     let answer = target.client().call(method, &encode(&operands), parts, OPERATION_TIMEOUT).await;
-    let answer = target.settle(method, file, answer).map(|answer| answer.payload.to_vec());
+    let answer = target.settle(method, file, answer, sent).map(|answer| answer.payload.to_vec());
     let what = format!("{who}: {method} of {file:?} at {offset} of {}", target.server());
     match &answer {
         Ok(_) if method == method::SPACE => {}

@@ -139,8 +139,9 @@ impl Life {
                 let body = [encode(&operands), encode_epoch(epoch)].concat();
                 let parts = [IoSlice::new(&payload)];
                 let parts = if payload.is_empty() { &[][..] } else { &parts };
+                let sent = target.moment();
                 let answer = target.client().call(method, &body, parts, CALL_TIMEOUT).await;
-                target.settle(method, FILE, answer).map(|answer| (answer.body.to_vec(), answer.payload.to_vec()))
+                target.settle(method, FILE, answer, sent).map(|answer| (answer.body.to_vec(), answer.payload.to_vec()))
             };
             (store, tokio::spawn(task))
         };
