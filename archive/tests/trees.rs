@@ -71,10 +71,15 @@ fn options(workers: u32) -> Options {
 
 /// Archives a tree; returns the facts and the problems.
 fn archive(volume: &Arc<FileSystem>, from: &Path, to: &str, options: Options) -> (Facts, Vec<String>) {
+    archive_all(volume, &[from], to, options)
+}
+
+fn archive_all(volume: &Arc<FileSystem>, from: &[&Path], to: &str, options: Options) -> (Facts, Vec<String>) {
     let watch = Watch::default();
-    let source = Source::parse([from.as_os_str().as_bytes(), b"/"].concat().as_slice()).unwrap();
+    let source = |from: &&Path| Source::parse([from.as_os_str().as_bytes(), b"/"].concat().as_slice()).unwrap();
+    let sources: Vec<Source> = from.iter().map(source).collect();
     let control = Arc::new(Control::default());
-    let job = Job::begin(volume, &[source], to.as_bytes(), options, &control).unwrap();
+    let job = Job::begin(volume, &sources, to.as_bytes(), options, &control).unwrap();
     let (facts, broken) = job.run(Facts::default(), watch.clone()).unwrap();
     assert_eq!(broken, None);
     let problems = watch.problems.lock().unwrap().clone();
@@ -82,19 +87,29 @@ fn archive(volume: &Arc<FileSystem>, from: &Path, to: &str, options: Options) ->
 }
 
 fn bring_back(volume: &Arc<FileSystem>, from: &str, to: &Path, force: bool) -> (Facts, Vec<String>) {
+    bring_back_until(volume, from, to, (force, None), &Arc::default())
+}
+
+/// The same, at most so many bytes a second, or until it is stopped.
+fn bring_back_until(
+    volume: &Arc<FileSystem>,
+    from: &str,
+    to: &Path,
+    (force, limit): (bool, Option<u64>),
+    control: &Arc<Control>,
+) -> (Facts, Vec<String>) {
     let watch = Watch::default();
     let options = restore::Options {
         crew: Crew { explorers: 1, workers: 3 },
         policy: Policy::Demand,
         memory: 1 << 28,
         force,
-        limit: None,
+        limit,
         filter: Filter::default(),
     };
-    let control = Arc::new(Control::default());
     let to = to.as_os_str().as_bytes();
     let (facts, broken) =
-        restore(volume, from.as_bytes(), to, options, Facts::default(), watch.clone(), &control).unwrap();
+        restore(volume, from.as_bytes(), to, options, Facts::default(), watch.clone(), control).unwrap();
     assert_eq!(broken, None);
     let problems = watch.problems.lock().unwrap().clone();
     (facts, problems)
@@ -238,4 +253,93 @@ fn problems_with_single_files_keep_nobody_from_the_others() {
     let x = volume.lookup(fs::ROOT, b"x").unwrap().ino;
     let names: Vec<Vec<u8>> = volume.list(x, 0, 10).unwrap().into_iter().map(|entry| entry.name).collect();
     assert_eq!(names.len(), 3, "{names:?}");
+}
+
+/// Large files are coded in parts and small ones in batches, so that either may be first.
+#[test]
+fn files_of_two_sources_with_the_same_name_do_not_replace_each_other() {
+    let lab = Lab::new("rs:2+1");
+    let (x, y) = (lab.path("x"), lab.path("y"));
+    for (at, from) in [&x, &y].into_iter().enumerate() {
+        std::fs::create_dir_all(from).unwrap();
+        let bytes = |length: usize| vec![at as u8 + 1; length];
+        std::fs::write(from.join("both are large"), bytes((4 << 20) + at)).unwrap();
+        std::fs::write(from.join("one is large"), bytes([5 << 20, 1000][at])).unwrap();
+        std::fs::write(from.join("linked"), bytes(2000 + at)).unwrap();
+        std::fs::hard_link(from.join("linked"), from.join(format!("other name {at}"))).unwrap();
+    }
+    for round in 0..6 {
+        let volume = lab.open();
+        let name = format!("z{round}");
+        let (facts, problems) = archive_all(&volume, &[&x, &y], &name, options(1 + round % 3));
+        assert_eq!(problems.len(), 3, "{problems:?}");
+        for file in ["/both are large: ", "/linked: ", "/one is large: "] {
+            assert!(problems.iter().any(|line| line.contains(file)), "{problems:?}");
+        }
+        assert_eq!(facts.ending, Ending::Finished);
+        let to = lab.path(&name);
+        assert_eq!(bring_back(&volume, &name, &to, false).1, [] as [String; 0]);
+        for file in ["both are large", "one is large", "linked"] {
+            let found = std::fs::read(to.join(file)).unwrap();
+            assert!([&x, &y].iter().any(|from| std::fs::read(from.join(file)).unwrap() == found), "{file}");
+        }
+        volume.close_volume().unwrap();
+    }
+}
+
+#[test]
+fn a_restore_names_files_with_another_mode_and_mends_them_by_force() {
+    let lab = Lab::new("rs:2+1");
+    let (from, to) = (lab.path("from"), lab.path("to"));
+    tree::grow(&from);
+    let volume = lab.open();
+    assert_eq!(archive(&volume, &from, "a", options(2)).1, [] as [String; 0]);
+    assert_eq!(bring_back(&volume, "a", &to, false).1, [] as [String; 0]);
+    for file in ["many/file4", "large"] {
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o604);
+        std::fs::set_permissions(to.join(file), permissions).unwrap();
+    }
+    let (_, problems) = bring_back(&volume, "a", &to, false);
+    // A file with two names is named once for each.
+    assert_eq!(problems.len(), 3, "{problems:?}");
+    assert!(problems.iter().all(|line| line.contains("another owner or mode")), "{problems:?}");
+    assert_eq!(bring_back(&volume, "a", &to, true).1, [] as [String; 0]);
+    assert_eq!(described(&to), described(&from));
+    assert_eq!(bring_back(&volume, "a", &to, false).1, [] as [String; 0]);
+}
+
+/// A restore was stopped, and the file with what it had is gone, but not its notes.
+#[test]
+fn notes_of_parts_say_nothing_of_a_file_that_is_gone() {
+    use std::os::unix::fs::FileExt;
+    const PART: u64 = 64 << 20;
+    let lab = Lab::new("rs:2+1");
+    let (from, to) = (lab.path("from"), lab.path("to"));
+    std::fs::create_dir_all(&from).unwrap();
+    let file = std::fs::File::create(from.join("large")).unwrap();
+    (0..6u8).for_each(|part| file.write_all_at(&vec![part + 1; 1 << 20], u64::from(part) * PART).unwrap());
+    file.set_len(6 * PART).unwrap();
+    let volume = lab.open();
+    assert_eq!(archive(&volume, &from, "a", Options { part_bytes: None, ..options(2) }).1, [] as [String; 0]);
+    let hidden = to.join(".weft-restore");
+    let notes = || {
+        let names = std::fs::read_dir(&hidden).into_iter().flatten().flatten();
+        let names: Vec<String> = names.map(|entry| entry.file_name().into_string().unwrap()).collect();
+        names.into_iter().partition::<Vec<String>, _>(|name| name.matches('-').count() == 2)
+    };
+    let control = Arc::new(Control::default());
+    let stopped = std::thread::scope(|scope| {
+        let job = scope.spawn(|| bring_back_until(&volume, "a", &to, (false, Some(1 << 20)), &control).0.ending);
+        while notes().0.is_empty() && !job.is_finished() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        control.cancel();
+        job.join().unwrap()
+    });
+    let (notes, files) = notes();
+    assert!(stopped == Ending::Interrupted && !notes.is_empty() && files.len() == 1, "{stopped:?} {notes:?} {files:?}");
+    std::fs::remove_file(hidden.join(&files[0])).unwrap();
+    assert_eq!(bring_back(&volume, "a", &to, false).1, [] as [String; 0]);
+    assert_eq!(described(&to), described(&from));
+    assert!(!hidden.exists());
 }

@@ -8,7 +8,7 @@ use crate::router::{Mail, Router};
 use crate::run::{Relay, RoleContext, close, context, introduce, open_here, run};
 use archive::clock::process_seconds;
 use archive::roles::Reporter;
-use archive::transport::REPORTER;
+use archive::transport::{Broken, REPORTER};
 use cli::archiving::Failure;
 use fs::FileSystem;
 use std::sync::Arc;
@@ -42,9 +42,13 @@ fn take_part(router: &Arc<Router>, setup: &Setup, arguments: &Arguments, host: &
         let (facts, broken) = reporter.into_facts(router.control());
         router.send(LEADER, &ProcessMessage::Facts(Box::new(facts), broken));
     }
+    let synced = match &context {
+        Ok(RoleContext::Restore { restoring, .. }) => restoring.sync().err().map(|Broken(why)| why),
+        _ => None,
+    };
     drop(context);
     let mut farewell = close(volume, cpu);
-    farewell.trouble = farewell.trouble.map(|why| format!("rank {me} on {host}: {why}"));
+    farewell.trouble = farewell.trouble.or(synced).map(|why| format!("rank {me} on {host}: {why}"));
     router.send(LEADER, &ProcessMessage::Farewell(farewell));
 }
 

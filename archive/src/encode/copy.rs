@@ -23,6 +23,8 @@ pub enum Trouble {
     Source(Errno),
     /// The file changed while it was read, so that the data belongs to no single version of it.
     Changed,
+    /// Something else has got its name meanwhile.
+    Taken,
     /// The job was stopped.
     Stopped,
     /// The volume cannot store the data, so that the job cannot continue.

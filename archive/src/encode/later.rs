@@ -2,6 +2,7 @@
 //! of files that replace others, and marks for finished parts.
 
 use super::encoding::{Encoding, shared_name};
+use super::{Decision, decide};
 use crate::message::{DirectoryPair, Item, Problem};
 use crate::transport::Broken;
 use fs::{Error, RenameMode, SetAttributes, SetTime, Time};
@@ -60,7 +61,7 @@ impl Later {
             self.touch(&place);
             let done = volume
                 .lookup(job.hidden, &shared_name(&item.stat))
-                .and_then(|file| put_name(job, file.ino, &place, &item.name));
+                .and_then(|file| put_name(job, file.ino, &place, &item));
             note_problem(done, place.source_of(&item.name), problems)?;
         }
         for (from, place, name) in std::mem::take(&mut self.moves) {
@@ -99,17 +100,21 @@ fn note_problem(done: Result<(), Error>, path: Vec<u8>, problems: &mut Vec<Probl
     }
 }
 
-/// Gives a file a name and replaces the file that has it.
-fn put_name(job: &Encoding, ino: Ino, place: &DirectoryPair, name: &[u8]) -> Result<(), Error> {
-    let volume = &job.volume;
+/// Gives a file a name. Replaces the file that has it, if that is the same or the job is an update.
+fn put_name(job: &Encoding, ino: Ino, place: &DirectoryPair, item: &Item) -> Result<(), Error> {
+    let (volume, name) = (&job.volume, &item.name);
     match volume.link(ino, place.ino, name) {
         Err(Error::Meta(meta::Error::Exists)) => {}
         done => return done.map(drop),
     }
-    if volume.lookup(place.ino, name)?.ino == ino {
+    let there = volume.lookup(place.ino, name)?;
+    if there.ino == ino {
         return Ok(());
+    }
+    if !job.update && decide(&item.stat, Some(&there), |_| true) == Decision::Differs {
+        return Err(meta::Error::Exists.into());
     }
     let temporary = format!("t-{:x}-{:x}", ino.0, fastrand::u64(..)).into_bytes();
     volume.link(ino, job.hidden, &temporary)?;
-    volume.rename((job.hidden, &temporary), (place.ino, name), RenameMode::Replace)
+    volume.replace((job.hidden, &temporary), (place.ino, name), there.ino)
 }

@@ -69,6 +69,9 @@ fn report(path: Vec<u8>, trouble: Trouble, problems: &mut Vec<Problem>) -> Resul
     let what = match trouble {
         Trouble::Source(error) => std::io::Error::from(error).to_string(),
         Trouble::Changed => "it was changed while it was read, and was left out".into(),
+        Trouble::Taken => {
+            "the archive has got another file of this name meanwhile, which only an update replaces".into()
+        }
         Trouble::Stopped => return Ok(()),
         Trouble::Volume(error) => return Err(error.into()),
     };

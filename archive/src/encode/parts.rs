@@ -204,6 +204,23 @@ impl Encoder<'_> {
         }
     }
 
+    /// Lets other names of a file find it. What an earlier run left there is of the file as it was.
+    fn share(&self, ino: Ino, key: &[u8]) -> Result<(), Trouble> {
+        let link = || match self.volume().link(ino, self.job.hidden, key) {
+            Ok(_) => Ok(true),
+            Err(fs::Error::Meta(meta::Error::Exists)) => Ok(false),
+            Err(error) => Err(Trouble::from(error)),
+        };
+        if link()? || self.find(self.job.hidden, key)?.is_some_and(|known| known.ino == ino) {
+            return Ok(());
+        }
+        match self.volume().unlink(self.job.hidden, key) {
+            Ok(()) | Err(fs::Error::Meta(meta::Error::NotFound)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        link().map(drop)
+    }
+
     fn try_close(&mut self, large: &Large) -> Result<(), Trouble> {
         let source = self.source(large)?;
         let (Item { name, stat }, place) = (&large.item, &large.place);
@@ -234,12 +251,13 @@ impl Encoder<'_> {
         };
         self.volume().set_attributes(large.ino, change)?;
         if stat.links > 1 {
-            match self.volume().link(large.ino, self.job.hidden, &shared_name(stat)) {
-                Ok(_) | Err(fs::Error::Meta(meta::Error::Exists)) => {}
-                Err(error) => return Err(error.into()),
-            }
+            self.share(large.ino, &shared_name(stat))?;
         }
-        self.volume().rename((self.job.hidden, &file), (place.ino, name), RenameMode::Replace)?;
+        let mode = if self.job.update { RenameMode::Replace } else { RenameMode::NoReplace };
+        self.volume().rename((self.job.hidden, &file), (place.ino, name), mode).map_err(|why| match why {
+            fs::Error::Meta(meta::Error::Exists) => Trouble::Taken,
+            why => why.into(),
+        })?;
         self.volume().unlink(self.job.hidden, &notes)?;
         self.later.touch(place);
         self.tally.files += 1;

@@ -88,6 +88,15 @@ impl Restoring {
         Ok(Self { volume: volume.clone(), root, hidden, force, limiter, control: control.clone() })
     }
 
+    /// Returns when all that this machine wrote is durable.
+    ///
+    /// # Errors
+    /// When the system says that it is not.
+    pub fn sync(&self) -> Result<(), Broken> {
+        let synced = self.root.directory(b"").and_then(rustix::fs::syncfs);
+        synced.map_err(|error| Broken(format!("what was restored may not be durable: {}", std::io::Error::from(error))))
+    }
+
     /// What the explorers of this process share. With `directories`, they pass on only directories,
     /// for the second step.
     pub fn walked(&self, filter: Filter, directories: bool) -> Arc<Walked> {

@@ -1,6 +1,6 @@
 //! The worker's side of a restore: it writes whole files and parts of large ones.
 
-use super::attributes::{give, give_at};
+use super::attributes::{give, give_at, is_root};
 use super::content::read;
 use super::{Root, open_below};
 use crate::encode::hash::{Sealed, part_hasher};
@@ -48,7 +48,6 @@ pub struct Restoring {
 pub struct Restorer<'a> {
     job: &'a Restoring,
     tally: Tally,
-    number: u64,
 }
 
 /// Why a file was not restored.
@@ -84,7 +83,7 @@ impl Craft for Restorer<'_> {
                     made.bytes = made.bytes.saturating_add(self.group(group, problems)?);
                 }
             }
-            Work::Open(large) => match self.open(large) {
+            Work::Open(large) => match self.open(large, problems) {
                 Ok(Some(parts)) => made.opened = Some((Large { ino: Ino(1), ..large.clone() }, parts)),
                 Ok(None) => {}
                 Err(trouble) => report(&large.place, &large.item, trouble, problems)?,
@@ -121,6 +120,23 @@ fn report(place: &DirectoryPair, item: &Item, trouble: Trouble, problems: &mut V
     Ok(())
 }
 
+/// Removes a name, if it is there.
+fn remove(directory: &OwnedFd, name: &[u8]) -> Result<(), Trouble> {
+    match unlinkat(directory, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether an existing file has another owner or mode than the archive says, as far as this user
+/// could change that.
+fn is_given_otherwise(archived: &Stat, there: &Stat) -> bool {
+    // A link has no mode of its own. The kernel takes the upper bits from files of ordinary users.
+    let bits = if is_root() { 0o7777 } else { 0o777 };
+    archived.kind != FileKind::Symlink && (archived.mode ^ there.mode) & bits != 0
+        || is_root() && (archived.uid, archived.gid) != (there.uid, there.gid)
+}
+
 /// The attributes of an existing file, in the volume's form.
 fn as_attributes(stat: &Stat) -> Attributes {
     Attributes {
@@ -143,7 +159,7 @@ fn as_attributes(stat: &Stat) -> Attributes {
 impl<'a> Restorer<'a> {
     /// A worker for this job.
     pub fn new(job: &'a Restoring) -> Self {
-        Self { job, tally: Tally::default(), number: 0 }
+        Self { job, tally: Tally::default() }
     }
 
     fn volume(&self) -> &'a FileSystem {
@@ -213,7 +229,7 @@ impl<'a> Restorer<'a> {
         if item.stat.links > 1 {
             let key = self.shared_name(item);
             if same && self.is_shared(&key, there.as_ref())? {
-                return self.unchanged(item);
+                return self.keep(directory, place, item, there.as_ref(), problems);
             }
             if self.link(&key, directory, item)? {
                 self.tally.others += 1;
@@ -222,14 +238,15 @@ impl<'a> Restorer<'a> {
             // From an earlier run: this file gets the other names.
             if same {
                 return match linkat(directory, &item.name[..], &self.job.hidden, &key[..], AtFlags::empty()) {
-                    Ok(()) | Err(Errno::EXIST) => self.unchanged(item),
+                    Ok(()) | Err(Errno::EXIST) => self.keep(directory, place, item, there.as_ref(), problems),
                     Err(error) => Err(error.into()),
                 };
             }
         } else if same {
-            return self.unchanged(item);
+            return self.keep(directory, place, item, there.as_ref(), problems);
         }
-        let part = self.temporary();
+        let part = self.temporary(item);
+        remove(directory, &part)?;
         let made = self.make(directory, &part, item).and_then(|incomplete| {
             if let Some(what) = incomplete {
                 let what = format!("it was restored without {what}");
@@ -248,11 +265,40 @@ impl<'a> Restorer<'a> {
         Ok(())
     }
 
-    fn unchanged(&mut self, item: &Item) -> Result<(), Trouble> {
+    /// Leaves a file with the content of the archive where it is. Its owner and mode are those of
+    /// the archive then, or the file is named.
+    fn keep(
+        &mut self,
+        directory: &OwnedFd,
+        place: &DirectoryPair,
+        item: &Item,
+        there: Option<&Stat>,
+        problems: &mut Vec<Problem>,
+    ) -> Result<(), Trouble> {
+        if there.is_some_and(|there| is_given_otherwise(&item.stat, there)) {
+            if !self.job.force {
+                return Err(Trouble::File("it is there with another owner or mode, which stay without --force".into()));
+            }
+            if let Err(what) = self.give_again(directory, item)? {
+                let what = format!("it has the content of the archive, but not {what}");
+                problems.push(Problem { path: place.source_of(&item.name), what });
+            }
+        }
         self.tally.unchanged_files += 1;
         let bytes = if item.stat.kind == FileKind::File { item.stat.size } else { 0 };
         self.tally.unchanged_bytes = self.tally.unchanged_bytes.saturating_add(bytes);
         Ok(())
+    }
+
+    fn give_again(&self, directory: &OwnedFd, item: &Item) -> Result<Result<(), String>, Trouble> {
+        let ino = Ino(item.stat.identity.1);
+        if item.stat.kind != FileKind::File {
+            return Ok(give_at(directory, &item.name, &item.stat, self.volume(), ino));
+        }
+        // No link is followed that took its place meanwhile.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = openat(directory, &item.name[..], flags, Mode::empty())?;
+        Ok(give(&file, &item.stat, self.volume(), ino))
     }
 
     fn count(&mut self, item: &Item) {
@@ -271,9 +317,12 @@ impl<'a> Restorer<'a> {
         }
     }
 
-    fn temporary(&mut self) -> Vec<u8> {
-        self.number += 1;
-        format!(".weft-part-{:x}-{:x}", fastrand::u64(..), self.number).into_bytes()
+    /// The name of a file in its directory until it is complete. A restore that was killed leaves
+    /// it; the next one that comes to this file removes it.
+    fn temporary(&self, item: &Item) -> Vec<u8> {
+        let of = (self.volume().name(), item.stat.identity, &item.name);
+        let bytes = postcard::to_stdvec(&of).expect("what was in a message can be written down");
+        format!(".weft-part-{}", &blake3::hash(&bytes).to_hex()[..32]).into_bytes()
     }
 
     /// The name of a file with several names in the job's directory. It must not be mistaken for a
@@ -296,7 +345,8 @@ impl<'a> Restorer<'a> {
 
     /// Links the file with several names to this name, if it is restored already.
     fn link(&mut self, key: &[u8], directory: &OwnedFd, item: &Item) -> Result<bool, Trouble> {
-        let part = self.temporary();
+        let part = self.temporary(item);
+        remove(directory, &part)?;
         match linkat(&self.job.hidden, key, directory, &part[..], AtFlags::empty()) {
             Err(Errno::NOENT) => return Ok(false),
             done => done?,
@@ -414,21 +464,21 @@ impl<'a> Restorer<'a> {
     }
 
     /// The parts of a file that are left to restore; None if the file need not be done in parts.
-    fn open(&mut self, large: &Large) -> Result<Option<Vec<u32>>, Trouble> {
+    fn open(&mut self, large: &Large, problems: &mut Vec<Problem>) -> Result<Option<Vec<u32>>, Trouble> {
         let directory = self.job.root.directory(&large.place.target)?;
         let item = &large.item;
         let (decision, there) = self.look(&directory, item)?;
         self.may_replace(decision)?;
         let same = matches!(decision, Decision::Unchanged | Decision::Attributes);
         if same && item.stat.links == 1 {
-            self.unchanged(item)?;
+            self.keep(&directory, &large.place, item, there.as_ref(), problems)?;
             return Ok(None);
         }
         if item.stat.links > 1 {
             let key = self.shared_name(item);
             if same && (self.is_shared(&key, there.as_ref())? || stat_at(&self.job.hidden, &key).is_err()) {
                 _ = linkat(&directory, &item.name[..], &self.job.hidden, &key[..], AtFlags::empty());
-                self.unchanged(item)?;
+                self.keep(&directory, &large.place, item, there.as_ref(), problems)?;
                 return Ok(None);
             }
             if self.link(&key, &directory, item)? {
@@ -437,6 +487,11 @@ impl<'a> Restorer<'a> {
             }
         }
         let name = self.part_name(large);
+        if matches!(stat_at(&self.job.hidden, &name), Err(Errno::NOENT)) {
+            // Notes that are left of an earlier file of this name say nothing of the new one.
+            self.forget_notes(large, &name)?;
+            rustix::fs::fsync(&self.job.hidden)?;
+        }
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&self.job.hidden, &name[..], flags, Mode::RUSR | Mode::WUSR)?;
         ftruncate(&file, item.stat.size)?;
@@ -469,10 +524,13 @@ impl<'a> Restorer<'a> {
             problems.push(Problem { path: large.place.source_of(&item.name), what });
         }
         self.put(&directory, (&self.job.hidden, &name), item)?;
-        for part in 0..Self::parts(large).count() {
-            let _ = unlinkat(&self.job.hidden, &Self::note(&name, part)[..], AtFlags::empty());
-        }
+        // Those that stay are removed before the next file of this name is begun.
+        let _ = self.forget_notes(large, &name);
         self.count(item);
         Ok(())
+    }
+
+    fn forget_notes(&self, large: &Large, name: &[u8]) -> Result<(), Trouble> {
+        (0..Self::parts(large).count()).try_for_each(|part| remove(&self.job.hidden, &Self::note(name, part)))
     }
 }

@@ -63,12 +63,29 @@ pub struct Manager {
     idle_workers: VecDeque<Rank>,
     doing: BTreeMap<u64, (Rank, Doing)>,
     cut: BTreeMap<u64, Cut>,
-    /// Files in parts with several names, while one of the names is being done; the others wait.
-    shared: BTreeMap<(u64, u64), Vec<Large>>,
+    /// What files in parts that are being done have for themselves, and the files that wait for it.
+    claimed: BTreeMap<Claim, Vec<Large>>,
     task: u64,
     /// The reporter knows that everything was found.
     explored: bool,
     finished: bool,
+}
+
+/// What only one file in parts may have at a time.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Claim {
+    /// The content of a file with several names: the first name that is done stores it.
+    Content((u64, u64)),
+    /// The name that it gets. Two sources may have it.
+    Target(Vec<u8>),
+}
+
+impl Claim {
+    fn all_of(large: &Large) -> Vec<Self> {
+        let Item { name, stat } = &large.item;
+        let content = (stat.links > 1).then_some(Self::Content(stat.identity));
+        content.into_iter().chain([Self::Target(large.place.target_of(name))]).collect()
+    }
 }
 
 impl Manager {
@@ -89,7 +106,7 @@ impl Manager {
             idle_workers: VecDeque::new(),
             doing: BTreeMap::new(),
             cut: BTreeMap::new(),
-            shared: BTreeMap::new(),
+            claimed: BTreeMap::new(),
             task: 0,
             explored: false,
             finished: false,
@@ -192,13 +209,12 @@ impl Manager {
     fn task_of(&mut self, object: Object) -> Option<(Work, Doing)> {
         match object {
             Object::Open(large) => {
-                if large.item.stat.links > 1 {
-                    if let Some(waiting) = self.shared.get_mut(&large.item.stat.identity) {
-                        waiting.push(*large);
-                        return None;
-                    }
-                    self.shared.insert(large.item.stat.identity, Vec::new());
+                let claims = Claim::all_of(&large);
+                if let Some(claim) = claims.iter().find(|claim| self.claimed.contains_key(claim)) {
+                    self.claimed.entry(claim.clone()).or_default().push(*large);
+                    return None;
                 }
+                self.claimed.extend(claims.into_iter().map(|claim| (claim, Vec::new())));
                 Some((Work::Open(Large::clone(&large)), Doing::Open(*large)))
             }
             Object::Part(number, part) => {
@@ -231,7 +247,7 @@ impl Manager {
     fn ended(&mut self, Ended { task, good }: Ended) {
         match self.doing.remove(&task) {
             // The file needs no work, or cannot be done.
-            Some((_, Doing::Open(large))) => self.let_others(large.item.stat.identity),
+            Some((_, Doing::Open(large))) => self.let_others(&large),
             Some((_, Doing::Part(number))) => {
                 let Some(cut) = self.cut.get_mut(&number) else { return };
                 cut.left -= 1;
@@ -249,13 +265,13 @@ impl Manager {
 
     fn let_go(&mut self, number: u64) {
         if let Some(cut) = self.cut.remove(&number) {
-            self.let_others(cut.large.item.stat.identity);
+            self.let_others(&cut.large);
         }
     }
 
-    /// A file is done, so that work on its other names can start.
-    fn let_others(&mut self, identity: (u64, u64)) {
-        for large in self.shared.remove(&identity).unwrap_or_default() {
+    /// A file is done, so that work on others that wait for it can start.
+    fn let_others(&mut self, done: &Large) {
+        for large in Claim::all_of(done).iter().filter_map(|claim| self.claimed.remove(claim)).flatten() {
             let weight = (large.part_bytes - 1).max(self.plan.limits.bytes);
             self.queue.push(Object::Open(Box::new(large)), weight);
         }

@@ -252,10 +252,14 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     let facts = wanted.facts(&volume);
     let (address, sources) = (&wanted.address, &wanted.sources);
     if arguments.dry_run {
-        let list = plan_file(arguments, sources, wanted.update)?;
+        let plan = PlanFile::begin(arguments, sources, wanted.update)?;
+        let (plan, list) = plan.map_or((None, None), |(plan, list)| (Some(plan), Some(list)));
         let show = Progress::new("looking", as_json);
         let done = dry_run(volume.shared(), sources, &address.path, options, list, facts, show, &control);
         let (planned, broken) = done.map_err(failed)?;
+        if let Some(plan) = plan.filter(|_| broken.is_none() && planned.facts.ending == Ending::Finished) {
+            plan.finish()?;
+        }
         let targets = volume.target_count();
         volume.finish()?;
         return tell_plan(&planned, broken, targets, as_json);
@@ -299,22 +303,56 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     }
 }
 
-/// The file that a plan is written to, with its first line in it.
-fn plan_file(
-    arguments: &Arguments,
-    sources: &[Source],
-    update: bool,
-) -> Result<Option<Box<dyn Write + Send>>, Failure> {
-    let (Some(path), [source]) = (&arguments.plan, sources) else { return Ok(None) };
-    let cannot = |why: &dyn std::fmt::Display| Failure::Other(format!("{}: {why}", Shown(path)));
-    let address = arguments.paths.last().map(|to| to.as_bytes().to_vec()).unwrap_or_default();
-    let directory =
-        std::fs::canonicalize(Path::new(OsStr::from_bytes(&source.directory))).map_err(|why| cannot(&why))?;
-    let header = Header { weft_plan: 1, source: directory.into_os_string().into_vec(), address, update };
-    let mut file = BufWriter::new(std::fs::File::create_new(path).map_err(|why| cannot(&why))?);
-    serde_json::to_writer(&mut file, &header).map_err(|why| cannot(&why))?;
-    file.write_all(b"\n").map_err(|why| cannot(&why))?;
-    Ok(Some(Box::new(file)))
+type Writer = Box<dyn Write + Send>;
+
+/// The file of a plan. It is empty until the plan is complete, and is removed with what was written
+/// if that does not happen: a part of a plan would be carried out like a whole one.
+struct PlanFile {
+    path: PathBuf,
+    /// What is written so far.
+    part: PathBuf,
+    finished: bool,
+}
+
+impl PlanFile {
+    /// The file, with its first line in it.
+    fn begin(arguments: &Arguments, sources: &[Source], update: bool) -> Result<Option<(Self, Writer)>, Failure> {
+        let (Some(path), [source]) = (&arguments.plan, sources) else { return Ok(None) };
+        let address = arguments.paths.last().map(|to| to.as_bytes().to_vec()).unwrap_or_default();
+        let directory = Path::new(OsStr::from_bytes(&source.directory));
+        let directory = std::fs::canonicalize(directory).map_err(|why| cannot(path, &why))?;
+        let header = Header { weft_plan: 1, source: directory.into_os_string().into_vec(), address, update };
+        std::fs::File::create_new(path).map_err(|why| cannot(path, &why))?;
+        let part = PathBuf::from(OsString::from_vec([path.as_os_str().as_bytes(), b".part"].concat()));
+        let plan = Self { path: path.clone(), part, finished: false };
+        let file = std::fs::File::create(&plan.part).map_err(|why| cannot(&plan.part, &why))?;
+        let mut file = BufWriter::new(file);
+        serde_json::to_writer(&mut file, &header).map_err(|why| cannot(path, &why))?;
+        file.write_all(b"\n").map_err(|why| cannot(path, &why))?;
+        Ok(Some((plan, Box::new(file))))
+    }
+
+    /// The plan is complete: it gets its name.
+    fn finish(mut self) -> Outcome {
+        let synced = std::fs::File::open(&self.part).and_then(|file| file.sync_all());
+        let named = synced.and_then(|()| std::fs::rename(&self.part, &self.path));
+        named.map_err(|why| cannot(&self.path, &why))?;
+        self.finished = true;
+        Ok(())
+    }
+}
+
+impl Drop for PlanFile {
+    fn drop(&mut self) {
+        if !self.finished {
+            let _ = std::fs::remove_file(&self.part);
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn cannot(path: &Path, why: &dyn std::fmt::Display) -> Failure {
+    Failure::Other(format!("{}: {why}", Shown(path)))
 }
 
 /// Tells what a job would do.

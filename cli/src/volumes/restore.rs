@@ -26,9 +26,9 @@ use volume::Shown;
   weft restore weft://meta:7600/films:/home/a.txt .
 
 It works with as many targets missing as the code allows. It can be stopped at any moment and started again: it does \
-not write again what is there. It names files that are there and differ, and leaves them, unless --force is given. It \
-writes nothing outside of the directory, whatever links are in it. Only root restores owners and the attributes that \
-only root may set.
+not write again what is there. It names files that are there and differ, also in owner or mode, and leaves them, \
+unless --force is given. It writes nothing outside of the directory, whatever links are in it. Only root restores \
+owners and the attributes that only root may set.
 
 With --json it prints JSON lines: {\"type\": T, T: {..}} where T is progress, problem, facts or error.")]
 pub struct Arguments {
@@ -52,7 +52,8 @@ pub struct Arguments {
     /// No files that match, and no directories that match with what is in them
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
-    /// Replace files that are there and differ, and the file of --report
+    /// Replace files that are there and differ, mend owners and modes, and replace the file of
+    /// --report
     #[arg(long)]
     force: bool,
     /// Write a report with charts, a self-contained page

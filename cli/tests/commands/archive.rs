@@ -183,6 +183,15 @@ fn a_plan_is_carried_out_as_it_is() {
     assert_eq!(planned["plan"]["files"], 55, "each name of a file is one: {line}");
     assert!(planned["plan"]["estimated_seconds"].is_null());
     assert_eq!(String::from_utf8_lossy(&run(weft().arg("ls").arg(volume.at(""))).good()), "", "nothing was made");
+    assert!(!plan.with_extension("part").exists());
+    // A run that was killed leaves its file empty; one that fails removes it.
+    let part = volume.scratch.path.join("part");
+    fs::write(&part, "").unwrap();
+    assert!(run(weft().args(["archive", "--execute"]).arg(&part)).failed(1).contains("this is not a plan"));
+    let mut refused = weft();
+    refused.arg("archive").args(["--dry-run", "--plan"]).arg(volume.scratch.path.join("none"));
+    assert_ne!(run(refused.arg(content_of(&from.join("absent"))).arg(volume.at("a"))).status, 0);
+    assert!(!volume.scratch.path.join("none").exists());
     // What is new or was changed since is not in it.
     fs::write(from.join("d0/f7"), b"changed").unwrap();
     fs::write(from.join("new"), b"new").unwrap();

@@ -10,7 +10,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
@@ -138,6 +139,17 @@ fn a_job_that_is_killed_on_its_way_codes_nothing_twice_and_keeps_everything() {
     }
     let to = volume.scratch.path.join("to");
     let begun = Instant::now();
+    let mut slow_restore = weft();
+    slow_restore.args(["restore", &slow]).arg(volume.at("kept/tree")).arg(&to).stdout(Stdio::null());
+    let mut killed = slow_restore.spawn().unwrap();
+    while incomplete_files(&to).is_empty() {
+        assert!(killed.try_wait().unwrap().is_none(), "it ended before it was killed");
+    }
+    kill_process(Pid::from_child(&killed), Signal::STOP).unwrap();
+    let left = incomplete_files(&to);
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    eprintln!("killed a restore that left {left:?}");
     run(weft().arg("restore").arg(volume.at("kept/tree")).arg(&to)).good();
     eprintln!("restored in {:.1?}", begun.elapsed());
     forest::same(&from, &to);
@@ -146,6 +158,17 @@ fn a_job_that_is_killed_on_its_way_codes_nothing_twice_and_keeps_everything() {
     let listed = run(weft().arg("ls").arg(volume.at("kept"))).good();
     assert_eq!(String::from_utf8_lossy(&listed), "tree\ntree.b3sums\n");
     assert!(!to.join(".weft-restore").exists());
+    assert_eq!(incomplete_files(&to), [] as [PathBuf; 0]);
+}
+
+/// Files of a restore that have no name yet.
+fn incomplete_files(below: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(below).into_iter().flatten().flatten();
+    let (folders, files): (Vec<_>, Vec<_>) =
+        entries.partition(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    let is_one = |entry: &fs::DirEntry| entry.file_name().as_bytes().starts_with(b".weft-part-");
+    let here = files.iter().filter(|entry| is_one(entry)).map(fs::DirEntry::path);
+    here.chain(folders.iter().flat_map(|folder| incomplete_files(&folder.path()))).collect()
 }
 
 /// Somebody else's opinion, where there is one.
