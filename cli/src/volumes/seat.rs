@@ -256,7 +256,12 @@ fn show_console(
 /// Serves each volume until its end.
 fn run_all(hosts: &[Arc<MetaHost>]) -> Vec<fs::Result<usize>> {
     let run = |host: &Arc<MetaHost>| {
-        let outcome = host.post.run(host);
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| host.post.run(host)));
+        // Nothing would open, renew or give the volume away, while requests were still answered.
+        let outcome = ended.unwrap_or_else(|_| {
+            show::warning(format_args!("a defect of Weft ends this server: nothing drives the volume {}", host.name));
+            std::process::abort()
+        });
         match &outcome {
             Err(why) if hosts.len() > 1 => {
                 show::warning(format_args!("the volume {} is not served any more: {why}", host.name));

@@ -6,7 +6,7 @@
 //! file before the program learns that it has the lock.
 
 use super::call::Caller;
-use super::signals;
+use super::{signals, thread};
 use crate::files::Files;
 use fs::lock;
 use fs::{FileLock, Ino};
@@ -136,7 +136,7 @@ impl Asked {
                     let _ = kernel.get().map(|kernel| kernel.inval_inode(INodeNo(self.ino.0), 0, 0));
                     reply.ok();
                 };
-                if waiter.is_some() { drop_pages() } else { drop(std::thread::spawn(drop_pages)) }
+                if waiter.is_some() { drop_pages() } else { thread::start("weft-lock", drop_pages) }
             }
             // The kernel repeats the request if the program goes on after the signal. Without a
             // signal, a program would see a number that it does not know.
@@ -145,7 +145,7 @@ impl Asked {
             Err(error) => reply.error(error),
         };
         if waiter.is_some() {
-            std::thread::spawn(work);
+            thread::start("weft-lock", work);
         } else {
             work();
         }

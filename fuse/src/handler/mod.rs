@@ -22,6 +22,7 @@ mod seek;
 mod signals;
 mod sizes;
 mod telling;
+mod thread;
 
 use crate::Options;
 use crate::files::Files;

@@ -4,6 +4,7 @@
 use super::Handler;
 use super::convert::file_attributes;
 use super::sizes::MAX_PAGE_BYTES;
+use super::thread;
 use crate::files::Files;
 use fs::{Attributes, FileKind, Ino};
 use fuser::{FileAttr, INodeNo};
@@ -49,7 +50,7 @@ impl<F: Files> Handler<F> {
             opens.told_size(ino);
         };
         let Some((kernel, end)) = self.kernel.get().cloned().zip(grows) else { return tell() };
-        std::thread::spawn(move || {
+        thread::start("weft-size", move || {
             // It fails when the kernel has forgotten the file, or the mount is gone.
             let _ = kernel.inval_inode(INodeNo(ino.0), (end - end % MAX_PAGE_BYTES).cast_signed(), 0);
             tell();
