@@ -2,8 +2,8 @@
 //! enough.
 
 use crate::data::buffer::Taken;
-use crate::data::commit::Packer;
 use crate::data::file::File;
+use crate::data::packer::Packer;
 use crate::data::pauses::Pauses;
 use crate::{Error, FileSystem, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -181,6 +181,7 @@ impl FileSystem {
         if !options.read_only {
             upgrade(&mut label, &disks, shape.m, directory.as_deref())?;
         }
+        let local_wal = directory.as_ref().filter(|_| options.serve).map(|directory| directory.join(LOCAL_WAL));
         let limits = journal_limits(targets.spaces(false).into_iter().map(|(_, space)| space));
         let journal = Arc::new(
             Journaled::open(meta::journal::Options {
@@ -201,6 +202,7 @@ impl FileSystem {
                     ..limits
                 },
                 accept_loss: options.accept_loss,
+                local_wal: local_wal.clone(),
             })
             .map_err(|error| with_reasons(error, &missing))?,
         );
@@ -212,8 +214,8 @@ impl FileSystem {
                 write_pointer(&label, directory)?;
             }
         }
-        if let Some(directory) = directory.as_ref().filter(|_| options.serve) {
-            journal.keep_local_wal(&directory.join(LOCAL_WAL)).map_err(|error| match error {
+        if let Some(directory) = &local_wal {
+            journal.keep_local_wal(directory).map_err(|error| match error {
                 KvError::Local(why) => Error::Invalid(format!("cannot write to {why}")),
                 error => meta::Error::from(error).into(),
             })?;
@@ -256,7 +258,7 @@ impl FileSystem {
         if let Some(line) = warnings::missing(&missing) {
             opened.warn(&line);
         }
-        let engine = Engine { meta: meta.clone(), journal };
+        let engine = Engine { meta: meta.clone(), journal, loss: AtomicBool::default() };
         let fs = Self::assemble(meta.clone(), Role::Owner(engine), store, opened);
         let began = fs.leases.begin(&meta, opening, found, options.serve)?;
         fs.measure_space();

@@ -7,6 +7,7 @@ use crate::{Error, FileSystem, Result};
 use meta::Attributes;
 use plan::{Ino, SessionId, TargetId};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The role of this process for an open volume.
@@ -21,6 +22,8 @@ pub(crate) enum Role {
 pub(crate) struct Engine {
     pub meta: Arc<meta::Meta>,
     pub journal: Arc<meta::journal::Journaled>,
+    /// Written data was lost, and no sync of everything has told it.
+    pub loss: AtomicBool,
 }
 
 impl Role {
@@ -103,10 +106,12 @@ impl Sharing for Engine {
 
     fn forget_extents(&self, _: Ino) {}
 
-    fn note_loss(&self) {}
+    fn note_loss(&self) {
+        self.loss.store(true, Ordering::Relaxed);
+    }
 
     fn take_loss(&self) -> bool {
-        false
+        self.loss.swap(false, Ordering::Relaxed)
     }
 
     fn take_loss_of(&self, _: Ino, _: bool) -> bool {

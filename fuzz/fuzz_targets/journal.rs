@@ -35,6 +35,7 @@ fn open(files: [Files; 2], accept_loss: bool) {
         merge: meta::MERGE,
         limits: JournalLimits::default(),
         accept_loss,
+        local_wal: None,
     };
     if let Ok(journal) = Journaled::open(options) {
         let mut batch = Batch::default();

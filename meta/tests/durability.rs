@@ -182,6 +182,30 @@ fn a_closed_engine_answers_nothing_that_may_be_old() {
     }
 }
 
+#[test]
+fn the_local_wal_outlives_an_opening_that_fails_behind_its_barrier() {
+    let (scratch, targets) = (Scratch::new(), targets(3));
+    let wal = scratch.0.join("wal");
+    let options = || Options { local_wal: Some(wal.clone()), ..options(&targets, 2, memory(), quiet()) };
+    let all = |dead| targets.iter().for_each(|target| target.dead.store(dead, Ordering::Relaxed));
+    let kv = Journaled::create(options()).unwrap();
+    kv.keep_local_wal(&wal).unwrap();
+    kv.sync(put(&kv, 1)).unwrap();
+    wait_until("all have it", &kv, |_| targets.iter().all(|target| target.used() == targets[0].used()));
+    put(&kv, 2);
+    // As if it were killed.
+    all(true);
+    drop(kv);
+    all(false);
+    targets[1..].iter().for_each(|target| target.writes_left.store(0, Ordering::Relaxed));
+    assert!(Journaled::open(options()).is_err(), "the barrier is durable on one target");
+    all(false);
+    targets.iter().for_each(|target| target.writes_left.store(-1, Ordering::Relaxed));
+    let kv = Journaled::open(options()).unwrap();
+    kv.keep_local_wal(&wal).unwrap();
+    assert_eq!(kv.get(b"sum").unwrap(), Some(2i64.to_le_bytes().to_vec()));
+}
+
 /// A client may know a number for longer than a crash lets its file exist, and must not find
 /// another file under it.
 #[test]

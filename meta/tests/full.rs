@@ -97,6 +97,31 @@ fn a_snapshot_without_space_leaves_nothing_and_loses_no_mirror() {
     assert_eq!(kv.status().journal_bytes, 0);
 }
 
+/// Those that have no space for it have everything, and take what is committed.
+#[test]
+fn a_snapshot_that_too_few_have_space_for_loses_no_mirror_either() {
+    let targets = targets(3);
+    let limits = JournalLimits { segment_bytes: 1 << 20, snapshot_bytes: 1 << 20, ..small() };
+    let kv = Journaled::create(options(&targets, 2, memory(), limits)).unwrap();
+    (0..100).for_each(|n| put(&kv, n, 1000).unwrap());
+    until("all have it", || targets.iter().all(|target| target.used() == targets[0].used()));
+    targets[1..].iter().for_each(|target| target.capacity.store(target.used() + 50_000, Ordering::Relaxed));
+    for round in 0..3 {
+        kv.checkpoint().unwrap();
+        put(&kv, 200 + round, 100).unwrap();
+    }
+    let status = kv.status();
+    assert_eq!((status.mirrors.len(), status.whole, status.failed.len()), (3, 3, 0), "{status:?}");
+    assert_eq!(targets.iter().map(|target| snapshots(target)).collect::<Vec<_>>(), [1, 1, 1]);
+    kv.close().unwrap();
+    drop(kv);
+    // The one that had space is lost.
+    empty(&targets);
+    targets[0].dead.store(true, Ordering::Relaxed);
+    let kv = Journaled::open(options(&targets, 2, memory(), small())).unwrap();
+    assert!((0..100).chain(200..203).all(|n: u32| kv.get(&n.to_be_bytes()).unwrap().is_some()));
+}
+
 /// Fills the targets with metadata as far as they take it; everything can be removed then, and
 /// gives its space back.
 #[test]

@@ -107,6 +107,27 @@ fn mirrors_are_emptied_under_load_and_each_new_one_has_everything() {
 }
 
 #[test]
+fn a_mirror_stays_while_too_few_others_have_everything() {
+    let targets = targets(4);
+    let limits = JournalLimits { retry: Duration::from_millis(50), ..small() };
+    let kv = Journaled::create(options(&targets, 2, memory(), limits)).unwrap();
+    let dead = |dead| targets[1..3].iter().for_each(|target| target.dead.store(dead, Ordering::Relaxed));
+    dead(true);
+    kv.sync(put(&kv, 1)).unwrap();
+    until("the spare target takes over", || ids(&kv) == [0, 3] && kv.status().whole == 2);
+    kv.set_targets(without(&targets, &[3])).unwrap_err();
+    kv.sync(put(&kv, 2)).unwrap();
+    assert_ne!(targets[3].names(), []);
+    dead(false);
+    until("the others are back", || kv.set_targets(without(&targets, &[3])).is_ok());
+    assert_eq!(targets[3].names(), []);
+    kv.close().unwrap();
+    drop(kv);
+    let kv = Journaled::open(options(&targets[..3], 2, memory(), small())).unwrap();
+    assert_eq!(sum(&kv), 2);
+}
+
+#[test]
 fn back_and_forth_loses_nothing() {
     let targets = targets(4);
     let kv = Journaled::create(options(&targets, 2, memory(), small())).unwrap();

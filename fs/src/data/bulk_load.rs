@@ -129,6 +129,7 @@ impl BulkLoad<'_> {
         if self.files.is_empty() {
             self.session = self.fs.sharing().session();
         }
+        let about = about.fitting(self.fs.store.stripe_bytes());
         self.files.push(Loading { ino, about, extents: Vec::new(), kind: LoadState::Open });
     }
 

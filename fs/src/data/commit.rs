@@ -6,18 +6,14 @@
 
 use crate::data::buffer::Taken;
 use crate::data::file::{File, FileState};
-use crate::data::manifest::{self, Piece};
-use crate::data::store::{Pin, Stored};
+use crate::data::packer::Packer;
 use crate::data::write::stripe_of;
-use crate::volume::stripe_size::MANIFEST_BYTES;
 use crate::{Error, FileSystem, Result};
 use meta::{ContentEdit, Resize};
 use plan::{Extent, ExtentPlace, Ino, SetId, Span, TxId};
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use volume::steps::aside;
-use volume::{StripeBuffer, WriteStep};
 
 /// A sync of at most this much dirty data writes the data into the metadata, which makes it durable
 /// with one write per mirror. Later it is moved into stripes.
@@ -27,103 +23,16 @@ const FILES_PER_COMMIT: usize = 512;
 /// The most extents that one transaction names, over all its files. More extents take several
 /// transactions.
 const EXTENTS_PER_COMMIT: usize = 16 << 10;
-
-/// Packs data of files into stripes.
-pub(crate) struct Packer<'a> {
-    fs: &'a FileSystem,
-    buffer: Option<StripeBuffer>,
-    inside: Vec<(Arc<File>, Taken)>,
-    pieces: Vec<Piece>,
-    manifest_bytes: usize,
-    paths: HashMap<Ino, Option<manifest::File>>,
-}
-
-impl<'a> Packer<'a> {
-    pub fn new(fs: &'a FileSystem) -> Self {
-        Self { fs, buffer: None, inside: Vec::new(), pieces: Vec::new(), manifest_bytes: 0, paths: HashMap::new() }
-    }
-
-    /// Adds a piece; cuts it where a stripe is full. Data that could not be written is dirty again.
-    pub fn add(&mut self, file: &Arc<File>, mut taken: Taken) -> Result<()> {
-        loop {
-            if self.buffer.is_none() {
-                self.buffer = Some(self.fs.store.pool.take());
-            }
-            let buffer = self.buffer.as_mut().expect("it was just put there");
-            let entry = self.paths.entry(file.ino).or_insert_with(|| self.fs.describe(file.ino)).clone();
-            let entry = if self.pieces.last().is_some_and(|last| last.ino == file.ino) { None } else { entry };
-            let entry_bytes = 16 + entry.as_ref().map_or(0, |entry| 48 + entry.path.len());
-            let most = (self.fs.store.stripe_bytes() + MANIFEST_BYTES).saturating_sub(buffer.len());
-            let space = buffer.space().min(most).saturating_sub(self.manifest_bytes + entry_bytes + 16);
-            let space = if self.pieces.is_empty() { space.min(self.fs.store.stripe_bytes()) } else { space };
-            if space < taken.bytes.len().min(4096) {
-                self.finish().inspect_err(|_| self.fs.landed(file, &taken, None))?;
-                continue;
-            }
-            // Cut at a page boundary, so that pages stay whole.
-            let length = match taken.bytes.len() {
-                all if all <= space => all,
-                _ => (space & !4095).max(space.min(1)),
-            };
-            let begun = Instant::now();
-            buffer.extend_from_slice(&taken.bytes[..length]);
-            self.fs.store.targets.steps().extend(WriteStep::Master, begun.elapsed());
-            self.pieces.push(Piece { ino: file.ino, offset: taken.offset, length: length as u64, file: entry });
-            self.manifest_bytes += entry_bytes;
-            let rest = Taken { offset: taken.offset + length as u64, bytes: taken.bytes.slice(length..) };
-            let first = Taken { offset: taken.offset, bytes: taken.bytes.slice(..length) };
-            if rest.bytes.is_empty() {
-                self.inside.push((file.clone(), first));
-                return Ok(());
-            }
-            file.state().buffer.split();
-            self.inside.push((file.clone(), first));
-            taken = rest;
-        }
-    }
-
-    /// Adds pieces of a file. Those that could not be written are dirty again.
-    pub fn add_all(&mut self, file: &Arc<File>, taken: Vec<Taken>) -> Result<()> {
-        let mut taken = taken.into_iter();
-        while let Some(piece) = taken.next() {
-            if let Err(error) = self.add(file, piece) {
-                taken.for_each(|piece| self.fs.landed(file, &piece, None));
-                return Err(error);
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes the last, partial stripe if it is long enough. Otherwise its data is dirty again.
-    pub fn finish_if_long(&mut self) -> Result<()> {
-        if self.buffer.as_ref().is_some_and(|buffer| buffer.len() >= self.fs.store.stripe_bytes() / 2) {
-            self.finish()?;
-        }
-        Ok(())
-    }
-
-    /// Writes the last, partial stripe.
-    pub fn finish(&mut self) -> Result<()> {
-        let Some(buffer) = self.buffer.take() else { return Ok(()) };
-        let written = self.fs.append_stripe(buffer, &manifest::encode(&self.pieces));
-        let mut start = 0;
-        for (file, taken) in self.inside.drain(..) {
-            let span =
-                written.as_ref().ok().map(|&(Stored { set, record, block }, _)| Span { set, record, block, start });
-            start += taken.bytes.len() as u32;
-            self.fs.landed(&file, &taken, span);
-        }
-        self.pieces.clear();
-        self.manifest_bytes = 0;
-        written.map(|_| ())
-    }
-}
+/// How long a commit that nobody waits for waits for data that is on its way into stripes.
+const QUIET_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// What the caller of a commit waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
     /// Nothing.
     No,
+    /// Nothing, and the commit waits no longer than a moment for data that is on its way.
+    AWhile,
     /// Another client wants to read the data.
     Somebody,
     /// The caller waits until only this file is durable.
@@ -146,36 +55,7 @@ struct Committed {
     dropped: bool,
 }
 
-impl Drop for Packer<'_> {
-    fn drop(&mut self) {
-        // After an error, the data that waited for this stripe is dirty again.
-        for (file, taken) in self.inside.drain(..) {
-            self.fs.landed(&file, &taken, None);
-        }
-    }
-}
-
 impl FileSystem {
-    /// The description of a file for the manifest of a stripe.
-    pub(crate) fn describe(&self, ino: Ino) -> Option<manifest::File> {
-        // Use the committed state: this client may be committing the file because another client
-        // waits for it. Asking the server for the current state could then wait for that client,
-        // which waits for this commit.
-        let (attributes, path) = self.store.targets.steps().metadata(|| self.meta.describe(ino)).ok()?;
-        let state = self.table.find(ino);
-        let size = state.and_then(|file| file.state().buffer.size).unwrap_or(attributes.size);
-        let (mode, uid, gid, modified) = (attributes.mode, attributes.uid, attributes.gid, attributes.modified);
-        Some(manifest::File { path: path.unwrap_or_default(), size, mode, uid, gid, modified })
-    }
-
-    /// Writes a stripe and accounts for its space.
-    pub(crate) fn append_stripe(&self, buffer: StripeBuffer, manifest: &[u8]) -> Result<(Stored, Pin<'_>)> {
-        let (stored, pin) = self.store.append(buffer, manifest)?;
-        let range = volume::record_range(stored.record, stored.block);
-        self.space.spend((range.end - range.start) * self.store.options.code.shape().k as u64);
-        Ok((stored, pin))
-    }
-
     /// A piece was written into a stripe, or the write failed.
     pub(crate) fn landed(&self, file: &File, taken: &Taken, span: Option<Span>) {
         self.change_buffer(&mut file.state(), |buffer| buffer.written(taken, span));
@@ -195,11 +75,11 @@ impl FileSystem {
 
     /// Writes data into stripes that other threads had taken and gave back since these counts: they
     /// failed, or a short rest was left.
-    fn flush_given_back(&self, files: &[Arc<File>], before: &[u64]) -> Result<()> {
+    fn flush_given_back(&self, files: &[Arc<File>], before: &[u64], deadline: Option<Instant>) -> Result<()> {
         let mut packer = Packer::new(self);
         for (file, before) in files.iter().zip(before) {
             let taken = {
-                let mut state = aside(|| file.wait_for_arrivals());
+                let Some(mut state) = aside(|| file.wait_for_arrivals(deadline)) else { continue };
                 // Take it before another thread does, which may fail again.
                 if state.buffer.given_back() == *before { Vec::new() } else { self.take_all(&mut state) }
             };
@@ -225,14 +105,27 @@ impl FileSystem {
         if durable {
             self.inline.note_sync();
         }
-        let (mut last, mut failed, mut store, mut done) = (TxId(0), None, true, false);
-        let wait = if !durable {
-            Wait::No
-        } else if files.len() == 1 {
-            Wait::ForThis
-        } else {
-            Wait::ForMore
+        let wait = match files.len() {
+            _ if !durable => Wait::No,
+            1 => Wait::ForThis,
+            _ => Wait::ForMore,
         };
+        let (last, done) = self.commit_groups(&files, wait)?;
+        if durable && !done {
+            self.store.targets.steps().metadata(|| self.meta.sync(TxId::MAX))?;
+        }
+        Ok(last)
+    }
+
+    /// As `commit`, of files that nobody waits for. One that a program writes to all the time may
+    /// be left to a later commit: it would keep the others waiting.
+    pub(crate) fn commit_quiet(&self, files: &[Arc<File>]) -> Result<()> {
+        self.commit_groups(files, Wait::AWhile).map(drop)
+    }
+
+    /// Returns the last transaction, and whether it is durable.
+    fn commit_groups(&self, files: &[Arc<File>], wait: Wait) -> Result<(TxId, bool)> {
+        let (mut last, mut failed, mut store, mut done) = (TxId(0), None, true, false);
         for group in files.chunks(FILES_PER_COMMIT) {
             let Committed { seq, failed: error, durable, .. } = self.commit_group(group, wait, store);
             (last, done) = (seq.max(last), durable);
@@ -240,13 +133,7 @@ impl FileSystem {
             store &= error.as_ref().is_none_or(Error::is_no_space);
             failed = failed.or(error);
         }
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        if durable && !done {
-            self.store.targets.steps().metadata(|| self.meta.sync(TxId::MAX))?;
-        }
-        Ok(last)
+        failed.map_or(Ok((last, done)), Err)
     }
 
     /// Commits a file that another client wants to read, without waiting until it is durable. A
@@ -283,7 +170,8 @@ impl FileSystem {
 
     /// As `commit_group`; the caller holds the content lock of the files.
     fn commit_held(&self, files: &[Arc<File>], wait: Wait, store: bool) -> Committed {
-        let mut parts = Vec::with_capacity(files.len());
+        let mut unsettled = Unsettled { fs: self, parts: Vec::with_capacity(files.len()) };
+        let parts = &mut unsettled.parts;
         let mut rest = Vec::with_capacity(files.len());
         for file in files {
             match self.take_inline(file, matches!(wait, Wait::Somebody | Wait::ForThis)) {
@@ -291,7 +179,8 @@ impl FileSystem {
                 None => rest.push(file.clone()),
             }
         }
-        let (left, failed) = self.put_in_stripes(&rest, store, &mut parts);
+        let deadline = (wait == Wait::AWhile).then(|| Instant::now() + QUIET_TIMEOUT);
+        let (left, failed) = self.put_in_stripes(&rest, store, deadline, parts);
         if parts.is_empty() {
             return Committed { seq: TxId(0), failed, durable: false, left: 0, dropped: false };
         }
@@ -303,7 +192,7 @@ impl FileSystem {
             true => self.meta.change_contents_durably(&edits),
             false => self.meta.change_contents(&edits),
         });
-        parts.iter().for_each(|part| self.settle(part, done.is_ok()));
+        unsettled.settle(done.is_ok());
         match done {
             Ok((dead, seq)) => {
                 self.collector.add(dead, seq);
@@ -342,19 +231,25 @@ impl FileSystem {
     /// Writes data of files into stripes, if `store` is set, and makes all their stripes durable.
     /// Returns the number of extents left for another transaction, and the error if some data is
     /// still dirty.
-    fn put_in_stripes(&self, files: &[Arc<File>], store: bool, parts: &mut Vec<Part>) -> (usize, Option<Error>) {
+    fn put_in_stripes(
+        &self,
+        files: &[Arc<File>],
+        store: bool,
+        deadline: Option<Instant>,
+        parts: &mut Vec<Part>,
+    ) -> (usize, Option<Error>) {
         let begin = |file: &Arc<File>| {
             let mut state = file.state();
             state.failed = None;
             state.buffer.given_back()
         };
         let before: Vec<u64> = files.iter().map(begin).collect();
-        let flush = || self.flush(files).and_then(|()| self.flush_given_back(files, &before));
+        let flush = || self.flush(files).and_then(|()| self.flush_given_back(files, &before, deadline));
         let mut failed = if store { flush().err() } else { None };
         let (inline, mut stored_any) = (parts.len(), false);
         let (mut space, mut left) = (EXTENTS_PER_COMMIT, 0);
         for file in files {
-            let mut state = aside(|| file.wait_for_arrivals());
+            let Some(mut state) = aside(|| file.wait_for_arrivals(deadline)) else { continue };
             self.forget_lost(&mut state);
             failed = failed.or(state.failed.take());
             let mut all = state.buffer.stored();
@@ -443,6 +338,25 @@ impl FileSystem {
     }
 }
 
+/// The parts of a commit, until its result is known. After a panic they count as not committed:
+/// their data is dirty again, and nobody waits for it for ever.
+struct Unsettled<'a> {
+    fs: &'a FileSystem,
+    parts: Vec<Part>,
+}
+
+impl Unsettled<'_> {
+    fn settle(&mut self, committed: bool) {
+        self.parts.drain(..).for_each(|part| self.fs.settle(&part, committed));
+    }
+}
+
+impl Drop for Unsettled<'_> {
+    fn drop(&mut self) {
+        self.settle(false);
+    }
+}
+
 /// The part of one file in a commit.
 struct Part {
     file: Arc<File>,
@@ -467,10 +381,13 @@ fn size_of(state: &FileState) -> Resize {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Lab, make};
+    use crate::testing::{Lab, Way, make};
+    use session::transport::Call;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::{Arc, Mutex};
     use std::time::{Duration, Instant};
-    use volume::Control;
-    use volume::target::Faults;
+    use volume::target::{Faults, Target, TargetFile};
+    use volume::{Control, lock};
 
     /// A thread in the background fails, or leaves a short rest, while a sync waits for it. It
     /// gives back its data later than the sync took what was dirty, at least in some of the rounds.
@@ -503,6 +420,100 @@ mod tests {
             assert_eq!(fs.read(ino, 0, &mut read).unwrap(), bytes.len());
             assert!(read == bytes);
         }
+    }
+
+    /// A connection that panics once when one of these requests is sent.
+    struct Panics(Way, Arc<Mutex<Vec<u16>>>);
+
+    impl Call for Panics {
+        fn call(&self, operation: u16, arguments: &[u8]) -> meta::Result<Vec<u8>> {
+            let mut at = lock(&self.1);
+            let panics = at.contains(&operation);
+            if panics {
+                at.clear();
+            }
+            drop(at);
+            assert!(!panics, "a defect");
+            self.0.call(operation, arguments)
+        }
+    }
+
+    #[test]
+    fn a_sync_after_a_panic_in_another_stores_everything() {
+        let lab = Lab::new("rs:2+1", 3);
+        let panics = Arc::new(Mutex::new(Vec::new()));
+        let fs = lab.client_over(|way| Panics(way, panics.clone()));
+        let (commits, describes) = (vec![19, 29], vec![4]);
+        for (number, (length, at)) in
+            [(1000, commits.clone()), (100_000, commits), (100_000, describes)].into_iter().enumerate()
+        {
+            let ino = make(&fs, &format!("file{number}"));
+            fs.open(ino, true).unwrap();
+            let bytes = vec![7; length];
+            fs.write(ino, 0, &bytes).unwrap();
+            *lock(&panics) = at;
+            catch_unwind(AssertUnwindSafe(|| fs.sync(ino))).unwrap_err();
+            assert_eq!(fs.uncommitted().0, 1);
+            fs.sync(ino).unwrap();
+            assert_eq!(fs.uncommitted().0, 0);
+            let mut read = vec![0; length];
+            assert_eq!(fs.read(ino, 0, &mut read).unwrap(), length);
+            assert!(read == bytes);
+        }
+    }
+
+    #[test]
+    fn a_sync_of_everything_tells_once_of_data_that_it_dropped() {
+        let lab = Lab::new("rs:2+1", 3);
+        let (fs, disks) = lab.open_faulty(3);
+        let ino = make(&fs, "file");
+        fs.open(ino, true).unwrap();
+        fs.write(ino, 0, &[7; 300_000]).unwrap();
+        fs.flush(&[(*fs.table.enter(ino)).clone()]).unwrap();
+        for disk in &disks[..2] {
+            let chunk = disk.list().unwrap().into_iter().map(|(file, _)| file);
+            let chunk = chunk.clone().find(|file| matches!(file, TargetFile::Chunk { .. })).unwrap();
+            disk.set(Faults { removed_after: Some((chunk, 0)), ..Faults::default() });
+        }
+        fs.sync_all().unwrap_err();
+        fs.sync_all().unwrap();
+        fs.sync(ino).unwrap_err();
+        fs.sync(ino).unwrap();
+    }
+
+    /// As while a program writes to it faster than the targets take it.
+    #[test]
+    fn a_file_with_data_on_its_way_keeps_no_other_from_its_commit() {
+        let lab = Lab::new("rs:2+1", 3);
+        let fs = lab.open();
+        let write = |name: &str| {
+            let ino = make(&fs, name);
+            fs.open(ino, true).unwrap();
+            fs.write(ino, 0, &[7; 300_000]).unwrap();
+            ino
+        };
+        let (busy, quiet) = (write("busy"), write("quiet"));
+        let file = fs.table.enter(busy);
+        let taken = fs.take_all(&mut file.state());
+        fs.commit_all(Some(Instant::now())).unwrap();
+        assert_eq!(fs.uncommitted().0, 1, "the busy file");
+        fs.sync(quiet).unwrap();
+        taken.iter().for_each(|piece| fs.landed(&file, piece, None));
+        fs.commit_all(Some(Instant::now())).unwrap();
+        assert_eq!(fs.uncommitted().0, 0);
+    }
+
+    #[test]
+    fn what_is_written_after_a_sync_is_new() {
+        let lab = Lab::new("rs:2+1", 3);
+        let fs = lab.open();
+        let ino = make(&fs, "file");
+        fs.open(ino, true).unwrap();
+        fs.write(ino, 0, &[7; 100]).unwrap();
+        fs.sync(ino).unwrap();
+        let synced = Instant::now();
+        fs.write(ino, 0, &[8; 100]).unwrap();
+        assert!(fs.table.enter(ino).state().dirty_since.is_some_and(|since| since >= synced));
     }
 
     /// Never more than one target is away. But a set was begun without one that is back, and misses

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar};
+use std::time::Instant;
 
 /// The table is split by inode number into this many shards, each with its own lock.
 const SHARDS: usize = 16;
@@ -41,7 +42,7 @@ pub(crate) struct FileState {
     /// This process is changing the committed content: what it knows may be the old state.
     pub changing: bool,
     /// The time of the oldest uncommitted write.
-    pub dirty_since: Option<std::time::Instant>,
+    pub dirty_since: Option<Instant>,
     /// The file has no name any more. It is removed when it is not open and the kernel has
     /// forgotten it.
     pub orphan: bool,
@@ -94,9 +95,12 @@ impl File {
         self.arrived.notify_all();
     }
 
-    /// Waits until no piece is on its way.
-    pub fn wait_for_arrivals(&self) -> Locked<'_> {
-        self.state().wait_while(&self.arrived, |state| state.buffer.in_flight() > 0)
+    /// Waits until no piece is on its way; with a deadline, no longer. None while there is one.
+    pub fn wait_for_arrivals(&self, deadline: Option<Instant>) -> Option<Locked<'_>> {
+        let waits = |state: &FileState| state.buffer.in_flight() > 0;
+        let Some(deadline) = deadline else { return Some(self.state().wait_while(&self.arrived, waits)) };
+        let left = deadline.saturating_duration_since(Instant::now());
+        Some(self.state().wait_timeout_while(&self.arrived, left, waits)).filter(|state| !waits(state))
     }
 }
 

@@ -40,6 +40,15 @@ pub struct File {
     pub modified: Time,
 }
 
+impl File {
+    /// Without its path if that leaves too little of a stripe of this size for the file's data.
+    pub(crate) fn fitting(self, stripe_bytes: usize) -> Self {
+        // Beside the path, an entry takes some numbers.
+        let fits = self.path.len() + 256 <= stripe_bytes;
+        if fits { self } else { Self { path: Vec::new(), ..self } }
+    }
+}
+
 /// Encodes a manifest.
 pub(crate) fn encode(pieces: &[Piece]) -> Vec<u8> {
     postcard::to_stdvec(pieces).expect("a list of numbers and bytes")

@@ -1,8 +1,8 @@
 //! Files, their names and their content: what an open volume offers to programs.
 //!
 //! A write goes through [`mod@write`] into a [`buffer`]. A commit ([`commit`]) packs buffers into
-//! stripes ([`store`]) and names them in one transaction. Other users of the volume are behind the
-//! trait [`sharing::Sharing`].
+//! stripes ([`packer`], [`store`]) and names them in one transaction. Other users of the volume are
+//! behind the trait [`sharing::Sharing`].
 
 pub mod balance;
 pub mod buffer;
@@ -15,11 +15,13 @@ pub mod file;
 pub mod join;
 pub mod lacking;
 pub mod layouts;
+pub mod listing;
 pub mod lookups;
 pub mod manifest;
 pub mod memory;
 pub mod names;
 pub mod open_sets;
+pub mod packer;
 pub mod pauses;
 pub mod read;
 pub mod set_load;

@@ -3,7 +3,7 @@
 
 use crate::data::file::{File, FileState};
 use crate::{Error, FileSystem, Result};
-use meta::{AttributeChange, Attributes, FileKind, KeyPage, Listed, New, Removed, Rename, RenameMode, SetTime, Time};
+use meta::{AttributeChange, Attributes, FileKind, New, Removed, Rename, RenameMode, SetTime, Time};
 use plan::Ino;
 use std::time::Instant;
 
@@ -80,7 +80,7 @@ impl FileSystem {
     /// Updates attributes that a lookup or listing found. `departures` is the table's counter
     /// before they were read: a file that left the table since may have committed changes that they
     /// do not show.
-    fn with_buffer(&self, found: Attributes, departures: u64) -> Attributes {
+    pub(super) fn with_buffer(&self, found: Attributes, departures: u64) -> Attributes {
         if found.kind != FileKind::File {
             return found;
         }
@@ -434,33 +434,6 @@ impl FileSystem {
     /// names or none, and where the metadata cannot be read.
     pub fn path_of(&self, ino: Ino) -> Option<Vec<u8>> {
         self.meta.describe(ino).ok()?.1
-    }
-
-    /// The next entries of a directory after a cookie; 0 is the beginning. An empty list means the
-    /// end.
-    ///
-    /// # Errors
-    /// When the metadata cannot be read.
-    pub fn list(&self, parent: Ino, cookie: u64, limit: usize) -> Result<Vec<Listed>> {
-        let departures = self.table.departures();
-        let mut listed = self.meta.list(parent, cookie, limit)?;
-        listed.iter_mut().for_each(|entry| entry.attributes = self.with_buffer(entry.attributes, departures));
-        Ok(listed)
-    }
-
-    /// A page of a directory in the byte order of S3 keys, from the first entry whose
-    /// [`order`](crate::object_name::order) is not before `from`, with an extended attribute of
-    /// each. None when the directory has too many names for that.
-    ///
-    /// # Errors
-    /// When the metadata cannot be read.
-    pub fn list_by_key(&self, parent: Ino, from: &[u8], limit: usize, attribute: &[u8]) -> Result<Option<KeyPage>> {
-        let departures = self.table.departures();
-        let mut page = self.meta.list_by_key(parent, from, limit, attribute)?;
-        for entry in page.iter_mut().flat_map(|page| &mut page.entries) {
-            entry.attributes = self.with_buffer(entry.attributes, departures);
-        }
-        Ok(page)
     }
 
     /// The parent directory of a directory; the root is its own parent.

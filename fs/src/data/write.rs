@@ -378,7 +378,13 @@ impl FileSystem {
         let sync = || match self.table.find(ino) {
             Some(file) => self.costing(|| {
                 let done = self.commit(std::slice::from_ref(&*file), true).map(drop);
-                file.state().lacks_pages = false;
+                {
+                    let mut state = file.state();
+                    state.lacks_pages = false;
+                    if state.buffer.is_clean() {
+                        state.dirty_since = None;
+                    }
+                }
                 check_loss(&file).inspect_err(|_| file.state().lacks_data = false).and(done)
             }),
             None => Ok(self.meta.sync(TxId::MAX)?),
@@ -486,14 +492,14 @@ impl FileSystem {
         let held: Vec<Held<'_>> = self.table.all().into_iter().filter(due).collect();
         let files: Vec<Arc<File>> = held.iter().map(|file| Arc::clone(file)).collect();
         files.iter().for_each(|file| file.state().dirty_since = None);
-        let done = self.commit(&files, false);
+        let done = if since.is_some() { self.commit_quiet(&files) } else { self.commit(&files, false).map(drop) };
         for file in &files {
             let mut state = file.state();
             if !state.buffer.is_clean() {
                 state.dirty_since.get_or_insert_with(Instant::now);
             }
         }
-        done.map(drop)
+        done
     }
 }
 

@@ -224,6 +224,7 @@ pub(crate) fn begin(label: &Label, targets: Vec<(TargetId, Arc<dyn Target>)>) ->
         merge: meta::MERGE,
         limits: journal_limits(spaces),
         accept_loss: false,
+        local_wal: None,
     })?);
     meta::Meta::open(journal.clone(), owner(), now())?;
     Ok(journal.close()?)

@@ -2,7 +2,7 @@
 
 use crate::lab::place::in_directories;
 use crate::lab::{assert_sound, content, make, pattern};
-use fs::{Create, Error, FileSystem, OpenOptions};
+use fs::{Create, Error, FileKind, FileSystem, New, OpenOptions, ROOT, Time};
 use std::path::Path;
 use volume::WriteStep;
 
@@ -36,6 +36,37 @@ fn stripes_are_as_long_as_the_volume_says() {
     assert!(content(&fs, large).unwrap() == pattern(1, 1_000_000));
     assert!(small.iter().all(|(file, number)| content(&fs, *file).unwrap() == pattern(*number, 40_000)));
     assert_sound(&fs);
+    fs.close_volume().unwrap();
+    drop(fs);
+    std::fs::remove_dir_all(&place).unwrap();
+}
+
+/// The description of a file in the manifest would leave no space for its data.
+#[test]
+fn files_with_long_paths_fit_into_short_stripes() {
+    let place = std::env::temp_dir().join(format!("weft-long-paths-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&place);
+    std::fs::create_dir_all(&place).unwrap();
+    create(&place, Some(4 << 10)).unwrap();
+    let fs = FileSystem::open_volume(&place.join("volume"), OpenOptions::default()).unwrap();
+    let new = |kind| New { kind, mode: 0o755, uid: 1, gid: 2, device: 0, link: Vec::new() };
+    let mut directory = ROOT;
+    for _ in 0..40 {
+        let file = fs.make(directory, b"file", &new(FileKind::File)).unwrap().ino;
+        fs.write(file, 0, &pattern(1, 50_000)).unwrap();
+        fs.sync(file).unwrap();
+        assert!(content(&fs, file).unwrap() == pattern(1, 50_000));
+        directory = fs.make(directory, &[b'd'; 200], &new(FileKind::Directory)).unwrap().ino;
+    }
+    let (mut load, file) = (fs.bulk_load().unwrap(), fs.new_inos(1).unwrap());
+    let path = vec![b'p'; 9000];
+    load.begin(file, fs::manifest::File { path, size: 0, mode: 0, uid: 0, gid: 0, modified: Time::default() });
+    let added = load.add(0, 10_000, |into| {
+        into.fill(1);
+        Ok::<_, Error>(into.len())
+    });
+    assert!(!added.unwrap().is_empty());
+    drop(load);
     fs.close_volume().unwrap();
     drop(fs);
     std::fs::remove_dir_all(&place).unwrap();

@@ -98,6 +98,12 @@ impl Journaled {
     pub fn open(options: Options) -> Result<Self, KvError> {
         check(&options)?;
         let recovered = recover(&options)?;
+        if let Some(directory) = &options.local_wal {
+            // Before any target shows this epoch: the next opening finds what earlier ones left
+            // only when none is missing between.
+            let (epoch, before) = (recovered.start.epoch, recovered.start.origin.before);
+            LocalWal::begin(directory, &options.volume, epoch, before).map_err(local(directory))?;
+        }
         Self::start(options, recovered, false)
     }
 
@@ -109,10 +115,10 @@ impl Journaled {
     /// # Errors
     /// Returns an error when the directory cannot be used, or its old contents cannot be committed.
     pub fn keep_local_wal(&self, directory: &Path) -> Result<(), KvError> {
-        let failed = |why: std::io::Error| KvError::Local(format!("{}: {why}", directory.display()));
+        let failed = local(directory);
         let (epoch, before) = (self.shared.epoch, self.shared.origin.before);
-        let left = local_wal::left(directory, &self.shared.volume, epoch, before).map_err(failed)?;
-        self.shared.log().wal = Some(LocalWal::begin(directory, &self.shared.volume, epoch, before).map_err(failed)?);
+        let left = local_wal::left(directory, &self.shared.volume, epoch, before).map_err(&failed)?;
+        self.shared.log().wal = Some(LocalWal::begin(directory, &self.shared.volume, epoch, before).map_err(&failed)?);
         for record in left {
             let (mut batch, mut rest) = (Batch::default(), &record[..]);
             while let Some((key, value)) = take_edit(&mut rest) {
@@ -496,4 +502,9 @@ impl std::fmt::Debug for Journaled {
         let places: Vec<u16> = self.shared.files().places.iter().map(|(id, _): &MirrorTarget| id.0).collect();
         f.debug_struct("Journaled").field("places", &places).field("status", &self.status()).finish_non_exhaustive()
     }
+}
+
+/// The error of a file of this machine.
+fn local(directory: &Path) -> impl Fn(std::io::Error) -> KvError {
+    move |why| KvError::Local(format!("{}: {why}", directory.display()))
 }

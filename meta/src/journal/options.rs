@@ -5,6 +5,7 @@ use crate::kv::{Index, KvError, MergeFn};
 use plan::{TargetId, TxId};
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use volume::target::{Claim, Holder, Refusal, Target};
@@ -42,6 +43,10 @@ pub struct Options {
     /// transactions any more: then with the state before those. This is for an operator who accepts
     /// the loss; otherwise such a volume is refused.
     pub accept_loss: bool,
+    /// The directory of the local WAL, if there is to be one
+    /// ([`Journaled::keep_local_wal`](super::Journaled::keep_local_wal)): an opening that fails
+    /// leaves in it that this machine made it.
+    pub local_wal: Option<PathBuf>,
 }
 
 /// What a volume is opened for.

@@ -288,6 +288,7 @@ pub fn of_places(targets: Vec<MirrorTarget>, mirrors: usize, index: Box<dyn Inde
         merge: add,
         limits,
         accept_loss: false,
+        local_wal: None,
     }
 }
 

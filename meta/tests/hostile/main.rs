@@ -51,6 +51,7 @@ fn open(targets: &[(TargetId, Arc<dyn Target>)], accept_loss: bool) -> Result<Jo
         merge: meta::MERGE,
         limits: JournalLimits::default(),
         accept_loss,
+        local_wal: None,
     })
 }
 

@@ -147,6 +147,7 @@ impl Lab {
                 retry: Duration::from_millis(20),
             },
             accept_loss: false,
+            local_wal: None,
         }
     }
 

@@ -310,6 +310,7 @@ mod tests {
             merge: crate::MERGE,
             limits: JournalLimits::default(),
             accept_loss: false,
+            local_wal: None,
         };
         let engine = Journaled::create(options).unwrap();
         let mut batch = Batch::default();

@@ -144,7 +144,9 @@ impl Writer {
         if asked == self.settled {
             return Ok(());
         }
-        for (place, why, _) in suspects {
+        for (place, why, running) in suspects {
+            // It may still work on the target, which does not become a mirror again until then.
+            self.ending.push((place.0, running));
             if let fenced @ KvError::Fenced(_) = unavailable(place.0, &why) {
                 return Err(fenced);
             }

@@ -84,9 +84,14 @@ pub(in crate::journal) fn write(shared: &Shared, aim: &Aim, view: &dyn View, las
     } else {
         snapshot.stream(view, last).inspect_err(|_| snapshot.discard())?
     };
-    if !snapshot.full.is_empty() {
-        // Other mirrors accepted it, so the full ones can be replaced. When all are full, all
-        // continue with the snapshot that they have.
+    if let Some((place, why, _)) = snapshot.full.first() {
+        // Enough others must have it before the full ones are given up: all have everything, and
+        // still take what is committed. So all continue with the snapshot that they have.
+        if had + snapshot.mirrors.len() < shared.need() {
+            let error = unavailable(place.0, why);
+            snapshot.discard();
+            return Err(error);
+        }
         shared.files().suspects.append(&mut snapshot.full);
         shared.ask();
     }
@@ -112,7 +117,9 @@ pub(in crate::journal) fn write(shared: &Shared, aim: &Aim, view: &dyn View, las
         files.written_at_snapshot = aim.written;
         let all = had + snapshot.mirrors.len() == files.mirrors.len() && snapshot.mirrors.len() == places.len();
         let behind = shared.least.load(Ordering::Relaxed) < last.0;
-        if !all || behind || files.generation != aim.generation {
+        // Former mirrors may have what the others lack until enough of these have it.
+        let few = had + snapshot.mirrors.len() < shared.need();
+        if !all || few || behind || files.generation != aim.generation {
             return Ok(());
         }
         let keep = files.segments.iter().copied().rfind(|&first| first <= last.next()).unwrap_or_default();
