@@ -62,10 +62,9 @@ impl Incoming {
 
     /// Reads more bytes. Returns 0 at the end of the stream.
     async fn more(&mut self) -> io::Result<usize> {
-        if self.at == self.held.len() {
-            self.held.clear();
-            self.at = 0;
-        }
+        // What was used goes, also when a message ends in the middle of what was read: small ones
+        // that are cut so would fill the memory.
+        self.held.drain(..std::mem::take(&mut self.at));
         let Self { io, held, .. } = self;
         let count = poll_fn(|context| {
             let mut space = [MaybeUninit::uninit(); SMALL_READ];
@@ -183,4 +182,23 @@ fn begins(bytes: &[u8], magic: &[u8]) -> bool {
 
 fn cut_short() -> Error {
     Error::lost("the connection ended in the middle of a message", true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each read ends in the middle of one.
+    #[tokio::test]
+    async fn many_short_messages_take_little_memory() {
+        const MESSAGE: usize = 100;
+        let bytes: Vec<u8> = (0..10_000u32).flat_map(|number| number.to_le_bytes().repeat(MESSAGE / 4)).collect();
+        let mut incoming = Incoming::new(Box::new(io::Cursor::new(bytes)), Arc::new(Heard::new()));
+        for number in 0..10_000u32 {
+            let message = incoming.exactly(MESSAGE, &[]).await.unwrap().unwrap();
+            assert_eq!(message, number.to_le_bytes().repeat(MESSAGE / 4));
+            assert!(incoming.held.len() < 2 * SMALL_READ, "{} in message {number}", incoming.held.len());
+        }
+        assert!(incoming.exactly(MESSAGE, &[]).await.unwrap().is_none());
+    }
 }

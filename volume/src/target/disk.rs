@@ -219,7 +219,7 @@ impl Disk {
             }
             opened => opened?,
         };
-        let is_chunk = matches!(file, TargetFile::Chunk { .. });
+        let is_chunk = matches!(file, TargetFile::Chunk { .. } | TargetFile::NewChunk { .. });
         let open = Arc::new(Open::new(Arc::new(opened.into()), false, now)?.of_chunk(is_chunk));
         make_room(&mut files)?;
         files.insert(file, open.clone());
