@@ -398,10 +398,11 @@ impl FileSystem {
         let done = if self.volume.read_only {
             Ok(())
         } else {
-            self.sync_all()
+            self.sync_written()
                 .and_then(|()| self.store.seal_open())
                 .and_then(|()| self.store.sync())
                 .and_then(|()| if give_back { self.give_back_all() } else { Ok(()) })
+                .and_then(|()| self.tell_loss())
         };
         let closed = match &self.role {
             Role::Owner(engine) => engine.journal.close().map_err(Error::from),

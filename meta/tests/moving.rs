@@ -109,8 +109,8 @@ fn mirrors_are_emptied_under_load_and_each_new_one_has_everything() {
 #[test]
 fn a_mirror_stays_while_too_few_others_have_everything() {
     let targets = targets(4);
-    let limits = JournalLimits { retry: Duration::from_millis(50), ..small() };
-    let kv = Journaled::create(options(&targets, 2, memory(), limits)).unwrap();
+    let patient = JournalLimits { retry: Duration::from_millis(50), deadline: Duration::from_secs(20), ..small() };
+    let kv = Journaled::create(options(&targets, 2, memory(), patient)).unwrap();
     let dead = |dead| targets[1..3].iter().for_each(|target| target.dead.store(dead, Ordering::Relaxed));
     dead(true);
     kv.sync(put(&kv, 1)).unwrap();

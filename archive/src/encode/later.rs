@@ -100,7 +100,7 @@ fn note_problem(done: Result<(), Error>, path: Vec<u8>, problems: &mut Vec<Probl
     }
 }
 
-/// Gives a file a name. Replaces the file that has it, if that is the same or the job is an update.
+/// Gives a file a name. Replaces the file that has it if the content is the same, or in an update.
 fn put_name(job: &Encoding, ino: Ino, place: &DirectoryPair, item: &Item) -> Result<(), Error> {
     let (volume, name) = (&job.volume, &item.name);
     match volume.link(ino, place.ino, name) {

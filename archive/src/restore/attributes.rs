@@ -5,11 +5,11 @@ use crate::walk::{OWN, path_of};
 use fs::{FileKind, FileSystem, Time};
 use plan::Ino;
 use rustix::fs::{
-    AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags, fchmod, fchown, fsetxattr, futimens, lsetxattr,
-    utimensat,
+    AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags, fchmod, fchown, fsetxattr, fstat, futimens,
+    lsetxattr, openat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 fn timestamps(stat: &Stat) -> Timestamps {
     let spec = |time: Time| Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() };
@@ -23,6 +23,42 @@ fn owner(stat: &Stat) -> (Option<Uid>, Option<Gid>) {
 /// Whether this process runs as root.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+/// What a file system keeps of the owners and modes that files are given: some drop them without an
+/// error.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Keeps {
+    modes: bool,
+    owners: bool,
+}
+
+impl Keeps {
+    /// Tries it with a file in a directory.
+    pub fn probe(directory: &OwnedFd) -> Self {
+        let name = format!("probe-{:x}", fastrand::u64(..));
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let Ok(file) = openat(directory, &name[..], flags, Mode::RUSR | Mode::WUSR) else { return Self::default() };
+        let _ = unlinkat(directory, &name[..], AtFlags::empty());
+        let (mode, id) = (0o604, 12_345);
+        let given = fchmod(&file, Mode::from_raw_mode(mode));
+        let modes = given.and_then(|()| fstat(&file)).is_ok_and(|seen| seen.st_mode & 0o777 == mode);
+        let given = fchown(&file, Some(Uid::from_raw(id)), Some(Gid::from_raw(id)));
+        let owners = given.and_then(|()| fstat(&file)).is_ok_and(|seen| (seen.st_uid, seen.st_gid) == (id, id));
+        Self { modes, owners: owners && is_root() }
+    }
+
+    /// Whether a file has another owner or mode than the archive says, as far as this user could
+    /// change that.
+    pub fn shows_another(self, archived: &Stat, there: &Stat) -> bool {
+        let is_own = there.uid == rustix::process::geteuid().as_raw();
+        // The kernel takes the upper bits from files of ordinary users. A link has no mode of its
+        // own.
+        let bits = if is_root() { 0o7777 } else { 0o777 };
+        let may_change = self.modes && (is_root() || is_own) && archived.kind != FileKind::Symlink;
+        may_change && (archived.mode ^ there.mode) & bits != 0
+            || self.owners && (archived.uid, archived.gid) != (there.uid, there.gid)
+    }
 }
 
 /// A missing permission is no failure for an ordinary user: such files belong to the user who

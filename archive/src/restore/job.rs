@@ -1,5 +1,6 @@
 //! A restore job: it restores files first, then the attributes of their directories.
 
+use super::attributes::Keeps;
 use super::restorer::HIDDEN;
 use super::{Restorer, Restoring, Root, VolumeTree, Walked, stat};
 use crate::clock::{Clock, process_seconds};
@@ -13,7 +14,8 @@ use crate::transport::{Broken, Crew};
 use crate::walk::Filter;
 use fs::{Attributes, FileKind, FileSystem, ROOT};
 use plan::schedule::Policy;
-use rustix::fs::{AtFlags, Dir, unlinkat};
+use rustix::fs::{AtFlags, Dir, FlockOperation, flock, fstat, unlinkat};
+use rustix::io::Errno;
 use std::sync::Arc;
 use volume::Control;
 
@@ -85,7 +87,21 @@ impl Restoring {
         let root = Arc::new(Root::open(to).map_err(|error| system(to, error))?);
         let hidden = root.make(HIDDEN).map_err(|error| system(to, error))?;
         let limiter = Limiter::new(limit);
-        Ok(Self { volume: volume.clone(), root, hidden, force, limiter, control: control.clone() })
+        let keeps = Keeps::probe(&hidden);
+        Ok(Self { volume: volume.clone(), root, hidden, force, keeps, limiter, control: control.clone() })
+    }
+
+    /// Makes this the only restore into the directory: others would take its incomplete files for
+    /// their own. Returns false if another one has just removed the job's directory.
+    fn alone(&self, to: &[u8]) -> Result<bool, Broken> {
+        match flock(&self.hidden, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => {
+                let to = String::from_utf8_lossy(to);
+                Err(Broken(format!("{to}: another restore into this directory is running")))
+            }
+            // Some file systems have no such locks.
+            _ => Ok(fstat(&self.hidden).map_err(|error| system(to, error))?.st_nlink > 0),
+        }
     }
 
     /// Returns when all that this machine wrote is durable.
@@ -124,7 +140,12 @@ impl Restore {
             part_bytes: None,
             most_objects: most_objects(options.memory),
         };
-        let work = Restoring::begin(volume, to, options.force, options.limit, control)?;
+        let work = loop {
+            let work = Restoring::begin(volume, to, options.force, options.limit, control)?;
+            if work.alone(to)? {
+                break work;
+            }
+        };
         Ok(Self { walk, top, work, filter: options.filter.clone(), plan })
     }
 

@@ -1,6 +1,6 @@
 //! The worker's side of a restore: it writes whole files and parts of large ones.
 
-use super::attributes::{give, give_at, is_root};
+use super::attributes::{Keeps, give, give_at};
 use super::content::read;
 use super::{Root, open_below};
 use crate::encode::hash::{Sealed, part_hasher};
@@ -38,6 +38,8 @@ pub struct Restoring {
     pub hidden: OwnedFd,
     /// Whether files that exist and differ are replaced.
     pub force: bool,
+    /// What the file system keeps of owners and modes.
+    pub keeps: Keeps,
     /// Limits the rate of the job.
     pub limiter: Limiter,
     /// Stops the job.
@@ -126,15 +128,6 @@ fn remove(directory: &OwnedFd, name: &[u8]) -> Result<(), Trouble> {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Whether an existing file has another owner or mode than the archive says, as far as this user
-/// could change that.
-fn is_given_otherwise(archived: &Stat, there: &Stat) -> bool {
-    // A link has no mode of its own. The kernel takes the upper bits from files of ordinary users.
-    let bits = if is_root() { 0o7777 } else { 0o777 };
-    archived.kind != FileKind::Symlink && (archived.mode ^ there.mode) & bits != 0
-        || is_root() && (archived.uid, archived.gid) != (there.uid, there.gid)
 }
 
 /// The attributes of an existing file, in the volume's form.
@@ -275,7 +268,7 @@ impl<'a> Restorer<'a> {
         there: Option<&Stat>,
         problems: &mut Vec<Problem>,
     ) -> Result<(), Trouble> {
-        if there.is_some_and(|there| is_given_otherwise(&item.stat, there)) {
+        if there.is_some_and(|there| self.job.keeps.shows_another(&item.stat, there)) {
             if !self.job.force {
                 return Err(Trouble::File("it is there with another owner or mode, which stay without --force".into()));
             }
@@ -490,7 +483,11 @@ impl<'a> Restorer<'a> {
         if matches!(stat_at(&self.job.hidden, &name), Err(Errno::NOENT)) {
             // Notes that are left of an earlier file of this name say nothing of the new one.
             self.forget_notes(large, &name)?;
-            rustix::fs::fsync(&self.job.hidden)?;
+            match rustix::fs::fsync(&self.job.hidden) {
+                // The file system does not do that with directories.
+                Ok(()) | Err(Errno::INVAL) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&self.job.hidden, &name[..], flags, Mode::RUSR | Mode::WUSR)?;

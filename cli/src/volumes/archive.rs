@@ -323,9 +323,9 @@ impl PlanFile {
         let directory = std::fs::canonicalize(directory).map_err(|why| cannot(path, &why))?;
         let header = Header { weft_plan: 1, source: directory.into_os_string().into_vec(), address, update };
         std::fs::File::create_new(path).map_err(|why| cannot(path, &why))?;
-        let part = PathBuf::from(OsString::from_vec([path.as_os_str().as_bytes(), b".part"].concat()));
+        let part = path.with_file_name(format!(".weft-plan-{:x}", fastrand::u64(..)));
         let plan = Self { path: path.clone(), part, finished: false };
-        let file = std::fs::File::create(&plan.part).map_err(|why| cannot(&plan.part, &why))?;
+        let file = std::fs::File::create_new(&plan.part).map_err(|why| cannot(&plan.part, &why))?;
         let mut file = BufWriter::new(file);
         serde_json::to_writer(&mut file, &header).map_err(|why| cannot(path, &why))?;
         file.write_all(b"\n").map_err(|why| cannot(path, &why))?;

@@ -213,7 +213,7 @@ fn serve(arguments: &MountArguments, options: &fuse::Options, fs: &Arc<fs::FileS
             }
             // What the programs have handed over until now need not wait for them. Bind mounts keep
             // a file system that was unmounted. Its end says itself what is lost.
-            match signalled_fs.sync_all() {
+            match signalled_fs.sync_written() {
                 Err(why) if unmounted.is_err() => show::warning(why),
                 _ => {}
             }

@@ -13,7 +13,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const KILLS: u64 = 10;
 /// Smaller trees are read slowly, so that a job can be hit on its way.
@@ -142,11 +142,19 @@ fn a_job_that_is_killed_on_its_way_codes_nothing_twice_and_keeps_everything() {
     let mut slow_restore = weft();
     slow_restore.args(["restore", &slow]).arg(volume.at("kept/tree")).arg(&to).stdout(Stdio::null());
     let mut killed = slow_restore.spawn().unwrap();
-    while incomplete_files(&to).is_empty() {
+    let mut left = Vec::new();
+    while left.is_empty() {
         assert!(killed.try_wait().unwrap().is_none(), "it ended before it was killed");
+        let signal = |signal| kill_process(Pid::from_child(&killed), signal).unwrap();
+        signal(Signal::STOP);
+        // A stop takes effect a little later.
+        std::thread::sleep(Duration::from_millis(5));
+        left = incomplete_files(&to);
+        if left.is_empty() {
+            signal(Signal::CONT);
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
-    kill_process(Pid::from_child(&killed), Signal::STOP).unwrap();
-    let left = incomplete_files(&to);
     killed.kill().unwrap();
     killed.wait().unwrap();
     eprintln!("killed a restore that left {left:?}");

@@ -25,8 +25,9 @@ struct Unsynced {
     boot: u64,
     /// The machine restarted since the first of these writes.
     lost: bool,
-    /// The number of the last write.
-    number: u64,
+    /// The numbers of the first and the last of these writes.
+    first: u64,
+    last: u64,
 }
 
 /// A moment: the number of writes that were answered before it. A sync that is sent then makes
@@ -54,7 +55,8 @@ impl UnsyncedFiles {
                 let restarted = before.is_some_and(|before| before.boot != boot);
                 self.writes += 1;
                 let lost = restarted || before.is_some_and(|before| before.lost);
-                self.insert(file, Unsynced { boot, lost, number: self.writes });
+                let first = before.map_or(self.writes, |before| before.first);
+                self.insert(file, Unsynced { boot, lost, first, last: self.writes });
                 restarted
             }
             method::REMOVE => {
@@ -69,14 +71,15 @@ impl UnsyncedFiles {
     /// Notes that what was written to a file before a moment is durable. Returns whether some of it
     /// may be lost.
     fn synced(&mut self, method: u16, file: TargetFile, before: Unsynced, boot: u64, sent: Moment) -> bool {
-        // A write that was answered meanwhile may have come to the store after the sync.
-        if before.number > sent.0 {
-            return before.lost;
-        }
-        let lost = before.lost || before.boot != boot;
+        let lost = before.lost || before.first <= sent.0 && before.boot != boot;
         // The caller may have given up waiting for a sync before its answer. So the next sync of a
         // chunk must fail, too.
-        if lost && method == method::SYNC && matches!(file, TargetFile::Chunk { .. }) {
+        let stays = lost && method == method::SYNC && matches!(file, TargetFile::Chunk { .. });
+        // A write that was answered meanwhile may have come to the store after the sync.
+        if before.last > sent.0 {
+            let first = before.first.max(sent.0 + 1);
+            self.insert(file, Unsynced { lost: stays, first, ..before });
+        } else if stays {
             self.insert(file, Unsynced { boot, lost, ..before });
         } else {
             self.files.remove(&file);
@@ -178,6 +181,13 @@ mod tests {
             assert!(files.asks(method::WRITE, CHUNK, 1));
             files.note(method, CHUNK, 1, sent).unwrap();
             assert!(!files.asks(method::SYNC, CHUNK, 2), "the second write may be lost");
+            // The sync came to the store after the restart.
+            let mut files = UnsyncedFiles::default();
+            assert!(files.asks(method::WRITE, CHUNK, 1));
+            let sent = files.moment();
+            assert!(files.asks(method::WRITE, CHUNK, 1));
+            files.note(method, CHUNK, 2, sent).unwrap_err();
+            assert!(!files.asks(method::SYNC, CHUNK, 2));
             // Without a restart, the next sync ends it.
             let mut files = UnsyncedFiles::default();
             let sent = files.moment();

@@ -463,14 +463,28 @@ impl FileSystem {
     /// Returns when everything is durable.
     ///
     /// # Errors
-    /// When it may not be durable.
+    /// When it may not be durable; once when data was lost since the last call.
     pub fn sync_all(&self) -> Result<()> {
+        self.sync_written()?;
+        self.tell_loss()
+    }
+
+    /// Tells, once, that data was lost.
+    pub(crate) fn tell_loss(&self) -> Result<()> {
+        if self.sharing().take_loss() { Err(lost()) } else { Ok(()) }
+    }
+
+    /// Returns when everything that is left is durable. What was lost before is told to others: by
+    /// the syncs of its files, and by the end of the volume.
+    ///
+    /// # Errors
+    /// When it may not be durable.
+    pub fn sync_written(&self) -> Result<()> {
         let committed = self.commit_all(None);
         // Sync even if a commit failed: what was committed becomes durable.
         let synced = self.store.targets.steps().metadata(|| self.meta.sync(TxId::MAX));
         committed?;
-        synced?;
-        if self.sharing().take_loss() { Err(lost()) } else { Ok(()) }
+        Ok(synced?)
     }
 
     /// Commits what can be committed, and makes all commits durable. For callers that go on without

@@ -176,7 +176,7 @@ impl FileSystem {
         loop {
             let busy_before = self.written_on(&ids)?;
             // A set that cannot be synced now keeps its chunks where its writer looks for them.
-            self.sync_all()?;
+            self.sync_written()?;
             // What failed is tried again.
             done.failed.clear();
             done.add(self.repair_where(control, |record, _| positions_on(record, &ids))?);

@@ -123,31 +123,37 @@ impl Asked {
         reply: ReplyEmpty,
     ) {
         let (caller, held, kernel) = (caller.clone(), held.clone(), kernel.clone());
-        let work = move || match self.try_set(&caller, waiter) {
-            Ok(true) if self.unlocks() => reply.ok(),
-            Ok(true) => {
-                held.add(self.handle, self.ino, self.lock.owner);
-                // Before pages are dropped: what the kernel gets from then on is at least as new.
-                if !held.is_stale(self.handle, caller.files().alone()) {
-                    return reply.ok();
-                }
-                let drop_pages = move || {
-                    // It fails when the kernel has forgotten the file, or the mount is gone.
-                    let _ = kernel.get().map(|kernel| kernel.inval_inode(INodeNo(self.ino.0), 0, 0));
-                    reply.ok();
-                };
-                if waiter.is_some() { drop_pages() } else { thread::start("weft-lock", drop_pages) }
+        let work = move |may_wait: bool| {
+            if !may_wait {
+                return reply.error(Errno::ENOLCK);
             }
-            // The kernel repeats the request if the program goes on after the signal. Without a
-            // signal, a program would see a number that it does not know.
-            Ok(false) if waiter.is_some_and(signals::are_pending) => reply.error(Errno::EINTR),
-            Ok(false) => reply.error(Errno::EAGAIN),
-            Err(error) => reply.error(error),
+            match self.try_set(&caller, waiter) {
+                Ok(true) if self.unlocks() => reply.ok(),
+                Ok(true) => {
+                    held.add(self.handle, self.ino, self.lock.owner);
+                    // Before pages are dropped: what the kernel gets from then on is at least as
+                    // new.
+                    if !held.is_stale(self.handle, caller.files().alone()) {
+                        return reply.ok();
+                    }
+                    let drop_pages = move |_| {
+                        // It fails when the kernel has forgotten the file, or the mount is gone.
+                        let _ = kernel.get().map(|kernel| kernel.inval_inode(INodeNo(self.ino.0), 0, 0));
+                        reply.ok();
+                    };
+                    if waiter.is_some() { drop_pages(true) } else { thread::start("weft-lock", drop_pages) }
+                }
+                // The kernel repeats the request if the program goes on after the signal. Without a
+                // signal, a program would see a number that it does not know.
+                Ok(false) if waiter.is_some_and(signals::are_pending) => reply.error(Errno::EINTR),
+                Ok(false) => reply.error(Errno::EAGAIN),
+                Err(error) => reply.error(error),
+            }
         };
         if waiter.is_some() {
             thread::start("weft-lock", work);
         } else {
-            work();
+            work(true);
         }
     }
 

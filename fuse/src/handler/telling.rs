@@ -50,7 +50,7 @@ impl<F: Files> Handler<F> {
             opens.told_size(ino);
         };
         let Some((kernel, end)) = self.kernel.get().cloned().zip(grows) else { return tell() };
-        thread::start("weft-size", move || {
+        thread::start("weft-size", move |_| {
             // It fails when the kernel has forgotten the file, or the mount is gone.
             let _ = kernel.inval_inode(INodeNo(ino.0), (end - end % MAX_PAGE_BYTES).cast_signed(), 0);
             tell();

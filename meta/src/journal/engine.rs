@@ -102,7 +102,13 @@ impl Journaled {
             // Before any target shows this epoch: the next opening finds what earlier ones left
             // only when none is missing between.
             let (epoch, before) = (recovered.start.epoch, recovered.start.origin.before);
-            LocalWal::begin(directory, &options.volume, epoch, before).map_err(local(directory))?;
+            if let Err(why) = LocalWal::begin(directory, &options.volume, epoch, before) {
+                // Another server may have no such trouble.
+                let Recovered { hold, granted, .. } = recovered;
+                hold.end(options.limits.deadline);
+                give_back(&options, &granted);
+                return Err(local(directory)(why));
+            }
         }
         Self::start(options, recovered, false)
     }

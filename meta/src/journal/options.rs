@@ -44,8 +44,8 @@ pub struct Options {
     /// the loss; otherwise such a volume is refused.
     pub accept_loss: bool,
     /// The directory of the local WAL, if there is to be one
-    /// ([`Journaled::keep_local_wal`](super::Journaled::keep_local_wal)): an opening that fails
-    /// leaves in it that this machine made it.
+    /// ([`Journaled::keep_local_wal`](super::Journaled::keep_local_wal)). An opening that fails
+    /// leaves files in it: the next one knows that no other machine opened the volume.
     pub local_wal: Option<PathBuf>,
 }
 

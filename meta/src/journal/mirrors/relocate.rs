@@ -49,7 +49,7 @@ fn go(shared: &Shared, targets: Vec<MirrorTarget>) -> Result<(), KvError> {
         let mut files = shared.files();
         files.failed.retain(|failed| targets.iter().any(|place| same(place, &failed.place)));
         // A mirror that leaves takes its copy with it: enough others have one first. When none
-        // leaves, it goes on with those that answer.
+        // leaves, the journal goes on with those that answer.
         let leaves = files.mirrors.iter().any(|mirror| targets.iter().all(|(id, _)| *id != mirror.0));
         let sound = targets.iter().filter(|place| leaves || !files.has_failed(place)).count();
         files.expected = shared.need().min(sound).max(1);

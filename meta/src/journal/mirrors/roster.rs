@@ -145,7 +145,7 @@ impl Writer {
             return Ok(());
         }
         for (place, why, running) in suspects {
-            // It may still work on the target, which does not become a mirror again until then.
+            // Its thread may still work on the target, which is no mirror again until that ends.
             self.ending.push((place.0, running));
             if let fenced @ KvError::Fenced(_) = unavailable(place.0, &why) {
                 return Err(fenced);

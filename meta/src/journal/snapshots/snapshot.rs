@@ -85,13 +85,16 @@ pub(in crate::journal) fn write(shared: &Shared, aim: &Aim, view: &dyn View, las
         snapshot.stream(view, last).inspect_err(|_| snapshot.discard())?
     };
     if let Some((place, why, _)) = snapshot.full.first() {
-        // Enough others must have it before the full ones are given up: all have everything, and
-        // still take what is committed. So all continue with the snapshot that they have.
-        if had + snapshot.mirrors.len() < shared.need() {
+        // All mirrors have everything, and still take what is committed: m+1 must be left when full
+        // ones are given up. Without enough others, all go on with the snapshot that they have.
+        let enough = had + snapshot.mirrors.len();
+        if enough < shared.need() && !has_spare(shared) {
             let error = unavailable(place.0, why);
             snapshot.discard();
             return Err(error);
         }
+        let spared = (enough + snapshot.full.len()).saturating_sub(shared.need());
+        snapshot.full.truncate(spared);
         shared.files().suspects.append(&mut snapshot.full);
         shared.ask();
     }
@@ -140,6 +143,13 @@ pub(in crate::journal) fn write(shared: &Shared, aim: &Aim, view: &dyn View, las
         _ => false,
     });
     Ok(())
+}
+
+/// Whether a target can become a mirror in place of a full one.
+fn has_spare(shared: &Shared) -> bool {
+    let files = shared.files();
+    let is_mirror = |place: &MirrorTarget| files.mirrors.iter().any(|mirror| mirror.0 == place.0);
+    files.places.iter().any(|place| !is_mirror(place) && !files.has_failed(place))
 }
 
 impl Snapshot<'_> {
