@@ -41,7 +41,7 @@ pub fn test() -> Result<(), String> {
     run.skip(mpi.err().map(|why| ("weft-mpi, the archive encoder under MPI".into(), why)));
     std::thread::scope(|scope| {
         // What comes from elsewhere comes meanwhile. The step that needs it says what did not.
-        scope.spawn(|| python::prepare(&root));
+        scope.spawn(|| [python::prepare, s3::prepare].map(|prepare| prepare(&root)));
         let fuzzers = OnceLock::new();
         let library = || {
             // The library that Python loads. All below it is compiled by then.

