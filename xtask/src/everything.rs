@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Everything that is tested; `weft-mpi` is added where MPI is.
 const ALL: [&str; 6] = ["--release", "--workspace", "--exclude", "weft-mpi", "--features", "weft-csi/csi"];
 const ALL_WITH_MPI: [&str; 4] = ["--release", "--workspace", "--features", "weft-mpi/mpi,weft-csi/csi"];
-/// The kernels' own tests once more: with assertions, and little optimised, or compiling them takes
+/// The kernels' own tests once more: with assertions, and not optimised, or compiling them takes
 /// minutes. All others run the kernels that users run.
 const KERNELS_WITH_ASSERTIONS: [&str; 9] = [
     "--release",
@@ -25,7 +25,7 @@ const KERNELS_WITH_ASSERTIONS: [&str; 9] = [
     "--config",
     "profile.release.package.weft-gf.overflow-checks=true",
     "--config",
-    "profile.release.package.weft-gf.opt-level=1",
+    "profile.release.package.weft-gf.opt-level=0",
 ];
 
 /// Runs everything, and says what was skipped and why. A step that fails does not keep the others
