@@ -343,3 +343,33 @@ fn notes_of_parts_say_nothing_of_a_file_that_is_gone() {
     assert_eq!(described(&to), described(&from));
     assert!(!hidden.exists());
 }
+
+#[test]
+fn a_second_restore_into_the_same_directory_is_refused() {
+    use rustix::fs::{FlockOperation, flock};
+    let lab = Lab::new("rs:2+1");
+    let (from, to) = (lab.path("from"), lab.path("to"));
+    std::fs::create_dir_all(&from).unwrap();
+    std::fs::write(from.join("file"), b"content").unwrap();
+    let volume = lab.open();
+    assert_eq!(archive(&volume, &from, "a", options(2)).1, [] as [String; 0]);
+    // As another restore holds it.
+    std::fs::create_dir_all(to.join(".weft-restore")).unwrap();
+    let held = std::fs::File::open(to.join(".weft-restore")).unwrap();
+    flock(&held, FlockOperation::LockExclusive).unwrap();
+    let options = restore::Options {
+        crew: Crew { explorers: 1, workers: 1 },
+        policy: Policy::Demand,
+        memory: 1 << 28,
+        force: false,
+        limit: None,
+        filter: Filter::default(),
+    };
+    let place = to.as_os_str().as_bytes();
+    let refused = restore::Restore::begin(&volume, b"a", place, &options, &Arc::default()).err().unwrap();
+    assert!(refused.0.contains("another restore into this directory"), "{refused}");
+    assert!(!to.join("file").exists());
+    drop(held);
+    assert_eq!(bring_back(&volume, "a", &to, false).1, [] as [String; 0]);
+    assert_eq!(described(&to), described(&from));
+}

@@ -4,7 +4,7 @@
 //! What waits runs beside what computes: the tests run while the rest is compiled, the fuzz targets
 //! are compiled while tests run, and the seeds of the simulation run beside servers and clients.
 
-use crate::{NOT_HERE, build_peers, cargo, fuzz, look_at_mir, mir, monitoring, mpi, python, root, s3};
+use crate::{build_peers, cargo, fuzz, look_at_mir, mir, monitoring, mpi, optional, python, root, s3};
 use crate::{simulate, suite, torture, weft};
 use std::path::Path;
 use std::sync::mpsc::channel;
@@ -117,9 +117,8 @@ impl Run {
         let start = Instant::now();
         let done = work();
         self.steps.lock().expect(UNHURT).push((name, start.elapsed()));
-        match done {
-            Ok(()) => {}
-            Err(why) if why.starts_with(NOT_HERE) => self.skip([(name.into(), why)]),
+        match optional(name, done) {
+            Ok(skipped) => self.skipped.lock().expect(UNHURT).extend(skipped),
             Err(why) => {
                 println!("FAILED: {name}: {why}");
                 self.failed.lock().expect(UNHURT).push(why);

@@ -151,11 +151,8 @@ impl Encoder<'_> {
         };
         if known.is_some_and(|known| decide(stat, Some(&known), |_| true) == Decision::Differs) {
             // An earlier run has stored it, and the file has changed since.
-            match self.volume().unlink(self.job.hidden, &key) {
-                // Another worker has done it.
-                Ok(()) | Err(fs::Error::Meta(meta::Error::NotFound)) => known = None,
-                Err(error) => return Err(error.into()),
-            }
+            self.unshare(&key)?;
+            known = None;
         }
         let kept = there.filter(|_| matches!(decision, Decision::Unchanged | Decision::Attributes));
         match (known, kept) {

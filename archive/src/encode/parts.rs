@@ -214,11 +214,16 @@ impl Encoder<'_> {
         if link()? || self.find(self.job.hidden, key)?.is_some_and(|known| known.ino == ino) {
             return Ok(());
         }
-        match self.volume().unlink(self.job.hidden, key) {
-            Ok(()) | Err(fs::Error::Meta(meta::Error::NotFound)) => {}
-            Err(error) => return Err(error.into()),
-        }
+        self.unshare(key)?;
         link().map(drop)
+    }
+
+    /// Forgets a file with several names. Another worker may have done it.
+    pub(super) fn unshare(&self, key: &[u8]) -> Result<(), Trouble> {
+        match self.volume().unlink(self.job.hidden, key) {
+            Ok(()) | Err(fs::Error::Meta(meta::Error::NotFound)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn try_close(&mut self, large: &Large) -> Result<(), Trouble> {
