@@ -4,6 +4,7 @@ use crate::clock::{Clock, process_seconds};
 use crate::crew::{Roles, live_in_threads};
 use crate::encode::{Encoder, Encoding, HIDDEN};
 use crate::limit::Limiter;
+use crate::lock::DirectoryLock;
 use crate::message::{DirectoryPair, Stat, Walk};
 use crate::pace::{PACE_ATTRIBUTE, Pace};
 use crate::report::{Facts, Written};
@@ -192,13 +193,15 @@ pub struct Job {
     /// The attributes for the archive's own directory, if a source's directory becomes it.
     root: Option<Stat>,
     directory: Ino,
+    _one_at_a_time: Option<DirectoryLock>,
 }
 
 impl Job {
     /// Prepares the volume for a job.
     ///
     /// # Errors
-    /// If a source does not exist, or if the volume cannot be written.
+    /// If a source does not exist, if the volume cannot be written, or if another job writes to
+    /// that directory.
     pub fn begin(
         volume: &Arc<FileSystem>,
         sources: &[Source],
@@ -211,6 +214,7 @@ impl Job {
             _ => None,
         };
         let directory = make_directories(volume, target, 0o755)?;
+        let one_at_a_time = DirectoryLock::take(volume, directory.ino, target, control)?;
         let hidden = make_directories(volume, &crate::message::join(target, HIDDEN), 0o700)?.ino;
         if let Some(root) = &root {
             sync_directory(volume, &volume.attributes(directory.ino)?, root)?;
@@ -245,6 +249,7 @@ impl Job {
             crew: options.crew,
             root,
             directory: directory.ino,
+            _one_at_a_time: one_at_a_time,
         })
     }
 

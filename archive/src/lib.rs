@@ -8,6 +8,7 @@ pub mod encode;
 pub mod energy;
 pub mod job;
 pub mod limit;
+mod lock;
 pub mod message;
 mod pace;
 pub mod report;

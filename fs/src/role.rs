@@ -100,6 +100,10 @@ impl Sharing for Engine {
 
     fn uncut(&self, _: Ino, _: u64) {}
 
+    fn begin_cut(&self, _: Ino) {}
+
+    fn end_cut(&self, _: Ino) {}
+
     fn dropped(&self, _: &[Ino]) -> meta::Result<()> {
         Ok(())
     }

@@ -141,6 +141,11 @@ pub(crate) fn request(session: SessionId, request: u64) -> Vec<u8> {
     key(REQUEST, &[session.0, request], &[])
 }
 
+/// The requests of a session.
+pub(crate) fn requests(session: SessionId) -> Range<Vec<u8>> {
+    under(key(REQUEST, &[session.0], &[]))
+}
+
 pub(crate) fn totals() -> Vec<u8> {
     vec![TOTALS]
 }

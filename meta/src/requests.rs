@@ -11,6 +11,7 @@ use plan::{SessionId, TxId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 use std::sync::Mutex;
 use volume::lock;
 
@@ -132,19 +133,40 @@ impl Meta {
     /// # Errors
     /// When the metadata cannot be written.
     pub fn forget_requests(&self, but: &BTreeSet<SessionId>) -> Result<()> {
-        let found = self.scan_all(keys::under(vec![keys::REQUEST]))?;
-        let gone: Vec<Vec<u8>> = found
-            .into_iter()
-            .map(|(key, _)| key)
-            .filter(|key| !but.contains(&SessionId(keys::number(key, 1))))
-            .collect();
-        for some in gone.chunks(FORGET_BATCH) {
-            run(&*self.kv, |t| {
-                some.iter().for_each(|key| t.delete(key.clone()));
-                Ok(())
-            })?;
+        self.forget_requests_in(keys::under(vec![keys::REQUEST]), |session| !but.contains(&session))
+    }
+
+    /// Removes the records of a session that has ended.
+    ///
+    /// # Errors
+    /// When the metadata cannot be written.
+    pub fn forget_requests_of(&self, session: SessionId) -> Result<()> {
+        self.forget_requests_in(keys::requests(session), |_| true)
+    }
+
+    fn forget_requests_in(&self, range: Range<Vec<u8>>, has_ended: impl Fn(SessionId) -> bool) -> Result<()> {
+        let Range { start: mut from, end } = range;
+        loop {
+            let found = self.kv.scan(&from..&end, FORGET_BATCH)?;
+            let is_last = found.len() < FORGET_BATCH;
+            if let Some((last, _)) = found.last() {
+                from = [&last[..], &[0]].concat();
+            }
+            let gone: Vec<Vec<u8>> = found
+                .into_iter()
+                .map(|(key, _)| key)
+                .filter(|key| has_ended(SessionId(keys::number(key, 1))))
+                .collect();
+            if !gone.is_empty() {
+                run(&*self.kv, |t| {
+                    gone.iter().for_each(|key| t.delete(key.clone()));
+                    Ok(())
+                })?;
+            }
+            if is_last {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 }
 
@@ -174,6 +196,14 @@ mod tests {
         assert!(was_done(idempotency_key(SessionId(8), 3, 0)) && !was_done(idempotency_key(SessionId(8), 4, 0)));
         meta.forget_requests(&BTreeSet::from([SessionId(8)])).unwrap();
         assert!(!was_done(idempotency_key(SessionId(7), last, 0)) && was_done(idempotency_key(SessionId(8), 3, 0)));
+        for request in 1..=2 * FORGET_BATCH as u64 {
+            [7, 9].iter().for_each(|session| _ = carry_out(idempotency_key(SessionId(*session), request, 0)));
+        }
+        meta.forget_requests_of(SessionId(7)).unwrap();
+        let left = meta.scan_all(keys::under(vec![keys::REQUEST])).unwrap();
+        assert_eq!(left.len(), 1 + 2 * FORGET_BATCH);
+        meta.forget_requests(&BTreeSet::from([SessionId(8)])).unwrap();
+        assert_eq!(meta.scan_all(keys::under(vec![keys::REQUEST])).unwrap().len(), 1);
     }
 
     #[test]

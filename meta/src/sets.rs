@@ -1,7 +1,7 @@
 //! Chunk sets and their stripes, the queue of repairs, and settings.
 
 use crate::record::{DeadStripe, SetRecord, StripeRecord, Totals, decode, encode};
-use crate::transaction::run;
+use crate::transaction::{MAX_REMOVED_KEYS, run};
 use crate::{Error, Meta, Result, keys};
 use plan::{Ino, Position, RecordOffset, SetId, TxId};
 use serde::Serialize;
@@ -102,17 +102,24 @@ impl Meta {
     /// When the metadata cannot be written.
     pub fn forget_stripe(&self, dead: DeadStripe) -> Result<(bool, TxId)> {
         let key = keys::stripe(dead.set, dead.record);
-        let (forgotten, outcome) = run(&*self.kv, |t| {
-            if t.get::<StripeRecord>(&key)?.is_none_or(|stripe| stripe.live != 0) {
-                return Ok(false);
+        loop {
+            let (forgotten, outcome) = run(&*self.kv, |t| {
+                if t.get::<StripeRecord>(&key)?.is_none_or(|stripe| stripe.live != 0) {
+                    return Ok(Some(false));
+                }
+                let shared = t.scan(&keys::shared_by(dead.set, dead.record), MAX_REMOVED_KEYS)?;
+                let more = shared.len() == MAX_REMOVED_KEYS;
+                shared.into_iter().for_each(|(key, _)| t.delete(key));
+                if more {
+                    return Ok(None);
+                }
+                t.delete(key.clone());
+                Ok(Some(true))
+            })?;
+            if let Some(forgotten) = forgotten {
+                return Ok((forgotten, outcome.seq));
             }
-            t.delete(key.clone());
-            for (key, _) in t.scan(&keys::shared_by(dead.set, dead.record), usize::MAX)? {
-                t.delete(key);
-            }
-            Ok(true)
-        })?;
-        Ok((forgotten, outcome.seq))
+        }
     }
 
     /// Records that a file shares bytes of a stripe that were written for another file.

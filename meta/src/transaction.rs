@@ -14,6 +14,10 @@ use std::ops::Range;
 /// The largest number of pairs to search at a time for one that the transaction does not change.
 const MAX_SEARCH_PAIRS: usize = 1024;
 
+/// The most keys of one file or stripe that a transaction removes. More go in several: users decide
+/// how many there are, and a transaction has a largest size.
+pub(crate) const MAX_REMOVED_KEYS: usize = 8192;
+
 /// A transaction in preparation.
 pub(crate) struct Transaction<'a> {
     kv: &'a dyn Kv,

@@ -340,3 +340,45 @@ fn extents_are_those_of_one_moment() {
         }
     });
 }
+
+/// The attributes of a file and the files that share a stripe have no limit either. Neither keeps
+/// them from being removed.
+#[test]
+fn many_attributes_and_sharers_are_removed_piece_by_piece() {
+    const MANY: u64 = 20_000;
+    let (kv, meta, ino) = file_of(4000);
+    let new = New { kind: FileKind::File, mode: 0o644, uid: 0, gid: 0, device: 0, link: Vec::new() };
+    let small = meta.make(ROOT, b"small", &new, Time::default()).unwrap().0.ino;
+    let directory = meta.make(ROOT, b"directory", &New { kind: FileKind::Directory, ..new }, Time::default()).unwrap();
+    let directory = directory.0.ino;
+    let stripe = (SetId(1), RecordOffset(0));
+    for number in 0..MANY {
+        for file in [ino, small, directory] {
+            meta.set_attribute(file, format!("user.{number}").as_bytes(), b"", None, now()).unwrap();
+        }
+        meta.share(&[stripe], ino.plus(1000 + number)).unwrap();
+    }
+    let files = meta.totals().unwrap().files;
+    for (name, file) in [("file", ino), ("small", small)] {
+        assert!(meta.unlink(ROOT, name.as_bytes(), file, false, now()).unwrap().orphan);
+    }
+    assert!(meta.remove_directory(ROOT, b"directory", directory, false, now()).unwrap().orphan);
+    let all = [ino, small, directory];
+    let (left, mut dead, _) = meta.drop_small_orphans(&all).unwrap();
+    assert_eq!(left, all);
+    for file in left {
+        meta.drop_orphan(file, |freed, _| dead.extend(freed)).unwrap();
+        assert!(meta.attribute_names(file).unwrap().is_empty() && meta.attributes(file).is_err());
+    }
+    assert!(meta.orphans().unwrap().is_empty());
+    assert_eq!(meta.totals().unwrap().files, files - 3);
+    assert_eq!(dead.len(), 4);
+    for stripe in dead {
+        assert!(meta.forget_stripe(stripe).unwrap().0);
+    }
+    assert!(
+        meta.stripe(stripe.0, stripe.1).unwrap().is_none() && meta.shared_by(stripe.0, stripe.1).unwrap().is_empty()
+    );
+    let longest = kv.longest.load(Ordering::SeqCst);
+    assert!(longest <= MAX_CHANGES, "a transaction of {longest} changes");
+}

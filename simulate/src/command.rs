@@ -128,6 +128,7 @@ fn one(seed: u64, arguments: &Arguments) -> bool {
         (history.reads.len(), "reads"),
         (history.sections.len(), "counts"),
         (history.appends.len(), "appends"),
+        (history.cuts.len(), "truncations"),
         (history.syncs.len(), "syncs"),
         (history.deaths.len(), "deaths of the server"),
     ];

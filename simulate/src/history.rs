@@ -96,9 +96,10 @@ pub struct Section {
     pub synced: bool,
 }
 
-/// A record was appended to the log.
+/// A record was appended to a log.
 #[derive(Clone, Copy, Debug)]
 pub struct Append {
+    pub log: usize,
     pub client: usize,
     pub record: u64,
     pub span: Span,
@@ -114,6 +115,8 @@ pub struct All {
     pub syncs: Vec<Sync>,
     pub sections: Vec<Section>,
     pub appends: Vec<Append>,
+    /// When the log that is truncated was, or may have been.
+    pub cuts: Vec<Span>,
     /// When the metadata server died.
     pub deaths: Vec<u64>,
     /// When an operation of a client failed, and which client.

@@ -9,7 +9,7 @@ use crate::crew::Crew;
 use crate::faults::Faults;
 use crate::history::{All, Sync};
 use crate::lab::{LEASE, Lab, SERVER_LEASE};
-use crate::work::{self, CLIENTS, COUNTERS, DIRECTORIES, FILES, FIRST_COUNTER, LOG, Places, RECORD};
+use crate::work::{self, CLIENTS, COUNTERS, CUT_LOG, DIRECTORIES, FILES, FIRST_COUNTER, LOG, Places, RECORD};
 use crate::worker::mix;
 use fs::{FileSystem, OpenOptions};
 use meta::kv::MemoryIndex;
@@ -207,11 +207,14 @@ fn compare(lab: &Lab, contents: &Contents, when: &str) -> Vec<String> {
                 Some(_) => {}
             }
         }
-        let records = contents.files[LOG].chunks(RECORD).map(|record| {
-            work::version(record).unwrap_or_else(|| world::fail(&format!("{when}: a record is a mix: {}", mix(record))))
-        });
-        let records: Vec<u64> = records.collect();
-        wrong.extend(check::appends::check(all, &records).into_iter().map(|line| format!("{when}: {line}")));
+        for log in [LOG, CUT_LOG] {
+            let records = contents.files[log].chunks(RECORD).map(|record| {
+                let mixed = || world::fail(&format!("{when}: a record of log {log} is a mix: {}", mix(record)));
+                work::version(record).unwrap_or_else(mixed)
+            });
+            let records: Vec<u64> = records.collect();
+            wrong.extend(check::appends::check(all, log, &records).into_iter().map(|line| format!("{when}: {line}")));
+        }
         // The names are one more look at each directory.
         for directory in 0..DIRECTORIES {
             let span = crate::history::Span { begin: u64::MAX - 2, end: Some(u64::MAX - 1) };

@@ -15,18 +15,19 @@ pub const WORKERS: usize = 2;
 pub const FILES: usize = CLIENTS * WORKERS;
 /// Counters under locks.
 pub const COUNTERS: usize = 2;
-/// The number of the log among the files.
+/// The numbers of the logs among the files: one that only grows, and one that is truncated.
 pub const LOG: usize = FILES;
+pub const CUT_LOG: usize = FILES + 1;
 /// The number of the first counter among the files.
-pub const FIRST_COUNTER: usize = LOG + 1;
-/// The length of a record of the log in bytes.
+pub const FIRST_COUNTER: usize = CUT_LOG + 1;
+/// The length of a record of a log in bytes.
 pub const RECORD: usize = 2048;
 
 /// The numbers that the volume gave to directories and files.
 #[derive(Clone, Debug)]
 pub struct Places {
     pub directories: Vec<Ino>,
-    /// Files with one writer, the log, and the counters.
+    /// Files with one writer, the logs, and the counters.
     pub files: Vec<Ino>,
 }
 

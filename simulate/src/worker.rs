@@ -3,8 +3,8 @@
 use crate::client::Client;
 use crate::history::{Act, Append, Found, Naming, Read, Section, Sync, Write};
 use crate::lab::Lab;
-use crate::work::{self, COUNTERS, DIRECTORIES, FILES, FIRST_COUNTER, LOG, NAMES, Places, RECORD};
-use fs::{FileKind, FileLock, FileSystem, RenameMode};
+use crate::work::{self, COUNTERS, CUT_LOG, DIRECTORIES, FILES, FIRST_COUNTER, LOG, NAMES, Places, RECORD};
+use fs::{FileKind, FileLock, FileSystem, RenameMode, SetAttributes};
 use meta::Error as M;
 use plan::Ino;
 use session::port::within_session;
@@ -265,26 +265,46 @@ impl Worker {
         Some((read, written, synced))
     }
 
-    /// Appends a record to the log, and mostly syncs it.
+    /// Appends a record to a log, and mostly syncs it, or truncates it.
     fn append(&mut self) {
-        let (history, client, ino) = (&self.lab.history, self.client.number, self.places.files[LOG]);
+        let log = if self.dice.one_in(2) { LOG } else { CUT_LOG };
+        let (history, client, ino) = (&self.lab.history, self.client.number, self.places.files[log]);
+        if log == CUT_LOG && self.dice.one_in(6) {
+            return self.cut(ino);
+        }
         if self.noted("opening", self.fs().open(ino, true)).is_none() {
             return;
         }
         let span = history.begin();
         let (at, record) = history.with(|all| {
             let record = all.appends.len() as u64 + 1;
-            all.appends.push(Append { client, record, span, done: false });
+            all.appends.push(Append { log, client, record, span, done: false });
             (all.appends.len() - 1, record)
         });
         let done = self.noted("appending", self.fs().append(ino, &work::content(record, RECORD))).is_some();
         let span = history.end(&span);
-        world::note(format_args!("worker {}: appends {record}: {done}", self.number));
+        world::note(format_args!("worker {}: appends {record} to log {log}: {done}", self.number));
         history.with(|all| (all.appends[at].span, all.appends[at].done) = (span, done));
         if self.dice.below(3) > 0 {
-            self.sync(Some(LOG));
+            self.sync(Some(log));
         }
         self.close(ino);
+    }
+
+    /// Empties a log.
+    fn cut(&self, ino: Ino) {
+        let history = &self.lab.history;
+        let span = history.begin();
+        let at = history.with(|all| {
+            all.cuts.push(span);
+            all.cuts.len() - 1
+        });
+        let change = SetAttributes { size: Some(0), ..SetAttributes::default() };
+        let done = self.noted("truncating", self.fs().set_attributes(ino, change)).is_some();
+        // One that failed may still be carried out.
+        let end = if done { history.end(&span) } else { span };
+        world::note(format_args!("worker {}: empties the log: {done}", self.number));
+        history.with(|all| all.cuts[at] = end);
     }
 }
 

@@ -8,7 +8,7 @@ use super::master::{self, Asked, DISTRIBUTE, Masters, REBUILD};
 use super::protocol::{
     FAILED, Operands, REFUSED, UNCLAIMED, change, encode, encode_done, encode_error, encode_presence, method, wanted,
 };
-use super::slots::{Slots, TargetSlot, volume_of};
+use super::slots::{Slots, TargetSlot};
 use crate::capability::{ClusterKey, FenceMessage, Guard, Refusal, Rights, Token, Wanted, now_ms};
 use bytes::Bytes;
 use plan::Domain;
@@ -51,7 +51,8 @@ impl Store {
     /// existing targets are locked for this process.
     ///
     /// # Errors
-    /// When two directories have the same name, or one is locked or cannot be used.
+    /// When two directories have the same name, or one is locked or is no directory; when all disks
+    /// fail. One of several that fails is left out.
     pub fn open(directories: &[PathBuf]) -> fs::Result<Self> {
         Ok(Self::of(Slots::open(directories)?))
     }
@@ -269,6 +270,7 @@ impl Store {
         let operands: Operands<'_> =
             postcard::from_bytes(&request.body).map_err(|_| bad("operands that cannot be read"))?;
         let place = self.slots.get_or_shared(operands.target)?;
+        place.read_label_again();
         let (volume, wanted) = (place.volume().as_ref().map(|of| of.id), wanted(request.method, operands.file.into()));
         if let Some(refused) = self.refuses(&request, operands.token, wanted, volume).await {
             return Ok(refused);
@@ -286,7 +288,7 @@ impl Store {
         let _metering = place.looked.meter.begin();
         let _access = place.looked.access(request.method, operands.file.into());
         if request.method == method::FORMAT {
-            *crate::waiting(|| self.slots.format(operands.target))?.volume() = None;
+            crate::waiting(|| self.slots.format(operands.target).map(|slot| slot.label_changed()))?;
             return Ok(Reply::default());
         }
         let mut target = place.target()?;
@@ -321,7 +323,7 @@ impl Store {
             let done = operate(&*target, method, &operands, &payload);
             let file = if method == method::RENAME { operands.to } else { operands.file };
             if file == super::protocol::File::Label && super::protocol::changes(method) {
-                *place.volume() = volume_of(&*target);
+                place.label_changed();
             }
             done
         };

@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokio::sync::Semaphore;
 use volume::ranked::{self, Ranked};
 use volume::target::{Disk, ReadAt, Target, TargetFile, make_private};
@@ -23,6 +25,8 @@ const MAX_OPERATIONS: usize = 256;
 /// The same for operations on the claim of a target.
 const MAX_RUNNING_CLAIMS: usize = 2;
 const MAX_CLAIMS: usize = 64;
+/// The pause between two tries to read a label.
+const LABEL_PAUSE: Duration = Duration::from_secs(1);
 /// The directory of a disk with the targets of volumes that share it.
 const SHARED: &str = "volumes";
 /// Maximum number of volumes that share the disks of a store.
@@ -38,8 +42,13 @@ pub(super) struct TargetSlot {
     target: Ranked<Option<Arc<dyn Target>>, ServedTarget>,
     /// Held while the directory becomes a target.
     formatting: Ranked<(), Formatting>,
+    /// Why the directory could not be used when the store started.
+    fault: Option<String>,
     /// The volume that the target's label names.
     volume: Ranked<Option<Of>, ServedVolume>,
+    /// The label could not be read, and whether a thread tries that.
+    unread: AtomicBool,
+    reading: AtomicBool,
     /// What clients wrote to the target's chunks.
     ledger: Arc<Ledger>,
     /// Orders changes of the claim among the operations.
@@ -82,22 +91,28 @@ pub(super) struct Of {
     limits: AppendLimits,
 }
 
-/// The volume that the label of a target names; None without a readable label.
-pub(super) fn volume_of(target: &dyn Target) -> Option<Of> {
-    let label = fs::label::Label::read(target, "it").ok()??;
+/// The volume that the label of a target names; None without a label.
+///
+/// # Errors
+/// When the label cannot be read.
+fn volume_of(target: &dyn Target) -> fs::Result<Option<Of>> {
+    let Some(label) = fs::label::Label::read(target, "it")? else { return Ok(None) };
     // Nothing can be appended with a code that this store does not know.
     let code = ec::parse(&label.code).ok();
     let blocks = code.as_ref().map_or(0, |code| code.shape().blocks());
     let limits =
         AppendLimits { chunk_bytes: label.chunk_bytes.into(), blocks: u16::try_from(blocks).unwrap_or(u16::MAX) };
-    Some(Of { id: label.id().ok()?, code: code.map(|code| code.spec().to_string()), limits })
+    Ok(Some(Of { id: label.id()?, code: code.map(|code| code.spec().to_string()), limits }))
 }
 
 impl TargetSlot {
     pub fn new(path: PathBuf, target: Option<Arc<dyn Target>>, disk: Lane) -> Self {
-        Self {
+        let slot = Self {
             path,
-            volume: Ranked::new(target.as_deref().and_then(volume_of)),
+            fault: None,
+            volume: Ranked::default(),
+            unread: AtomicBool::new(target.is_some()),
+            reading: AtomicBool::new(false),
             target: Ranked::new(target),
             formatting: Ranked::default(),
             ledger: Arc::default(),
@@ -105,7 +120,48 @@ impl TargetSlot {
             disk,
             claims: Lane::new(MAX_RUNNING_CLAIMS, MAX_CLAIMS),
             looked: Arc::default(),
+        };
+        slot.learn_volume();
+        slot
+    }
+
+    /// A directory that cannot be used until the store is started again.
+    fn faulty(path: PathBuf, why: String, disk: Lane) -> Self {
+        Self { fault: Some(why), ..Self::new(path, None, disk) }
+    }
+
+    /// A label that could not be read is read again, by a thread that a hanging disk may keep.
+    /// Without it, clients get nothing of the target.
+    pub fn read_label_again(self: &Arc<Self>) {
+        if !self.unread.load(Ordering::Acquire) || self.reading.swap(true, Ordering::AcqRel) {
+            return;
         }
+        let slot = self.clone();
+        let read = move || {
+            slot.learn_volume();
+            std::thread::sleep(LABEL_PAUSE);
+            slot.reading.store(false, Ordering::Release);
+        };
+        if std::thread::Builder::new().name("weft-label".into()).spawn(read).is_err() {
+            self.reading.store(false, Ordering::Release);
+        }
+    }
+
+    fn learn_volume(&self) {
+        if self.unread.load(Ordering::Acquire)
+            && let Ok(target) = self.target()
+            && let Ok(found) = volume_of(&*target)
+        {
+            *self.volume.lock() = found;
+            self.unread.store(false, Ordering::Release);
+        }
+    }
+
+    /// The label changed.
+    pub fn label_changed(&self) {
+        *self.volume.lock() = None;
+        self.unread.store(true, Ordering::Release);
+        self.learn_volume();
     }
 
     pub fn path(&self) -> &Path {
@@ -129,12 +185,18 @@ impl TargetSlot {
     }
 
     pub fn target(&self) -> io::Result<Arc<dyn Target>> {
+        if let Some(why) = &self.fault {
+            return Err(io::Error::other(format!("{why}; when it is mended, start the store again")));
+        }
         let target = self.target.lock();
         target.clone().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "it is not a target yet"))
     }
 
     pub fn format(&self) -> io::Result<()> {
         let _one_at_a_time = self.formatting.lock();
+        if self.fault.is_some() {
+            return self.target().map(drop);
+        }
         let Ok(target) = self.target() else {
             Disk::format(&self.path).map_err(io::Error::other)?;
             let new = open(&self.path).map_err(io::Error::other)?;
@@ -152,6 +214,35 @@ fn open(path: &Path) -> fs::Result<Arc<dyn Target>> {
     fs::Directories.serve(path)
 }
 
+/// Whether a disk fails. Everything else is for the operator to mend first: another process has the
+/// disk, or its path is wrong.
+fn is_fault(error: &fs::Error) -> bool {
+    use io::ErrorKind as K;
+    let source = match error {
+        fs::Error::Volume(volume::Error::Io { source, .. }) => source,
+        _ => return false,
+    };
+    !matches!(source.kind(), K::NotFound | K::NotADirectory | K::PermissionDenied | K::InvalidInput)
+}
+
+/// The target of a disk, if it is one, and those of the volumes that share it.
+type OnDisk = (Option<Arc<dyn Target>>, Vec<(String, TargetSlot)>);
+
+fn open_disk(path: &Path, disk: &Lane) -> fs::Result<OnDisk> {
+    let found = std::fs::metadata(path).map_err(volume::Error::io("look at", path))?;
+    if !found.is_dir() {
+        return Err(fs::Error::NotFound(format!("{} is not a directory", path.display())));
+    }
+    let shared = shared_on(path)?.into_iter().map(|(volume, below)| {
+        let slot = TargetSlot::new(below.clone(), Some(open(&below)?), disk.clone());
+        Ok((volume, slot))
+    });
+    let shared = shared.collect::<fs::Result<_>>()?;
+    // A directory that is not a target yet becomes one when a volume is created on it.
+    let target = if Disk::is_one(path)? { Some(open(path)?) } else { None };
+    Ok((target, shared))
+}
+
 /// All targets of a store by name. New ones come when volumes are created on shared disks.
 pub(super) struct Slots {
     all: Ranked<BTreeMap<String, Arc<TargetSlot>>, StoreSlots>,
@@ -159,34 +250,44 @@ pub(super) struct Slots {
 
 impl Slots {
     /// Opens these directories, and what is shared of them. The last component of its path names
-    /// each disk. The existing targets are locked for this process.
+    /// each disk. The existing targets are locked for this process. A disk that fails is left out
+    /// with a warning, if there is another one.
     ///
     /// # Errors
-    /// When two directories have the same name, or one is locked or cannot be used.
+    /// When two directories have the same name, or one is locked or is no directory; when all fail.
     pub fn open(directories: &[PathBuf]) -> fs::Result<Self> {
-        let mut all = BTreeMap::new();
+        let (mut all, mut usable, mut faults) = (BTreeMap::new(), 0, Vec::new());
         for path in directories {
             let path = std::path::absolute(path).map_err(|why| fs::Error::Invalid(why.to_string()))?;
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_string();
             if name.is_empty() {
                 return Err(fs::Error::Invalid(format!("{} has no name to be called by", path.display())));
             }
-            if !path.is_dir() {
-                return Err(fs::Error::NotFound(format!("{} is not a directory", path.display())));
-            }
             let disk = Lane::default();
-            for (volume, below) in shared_on(&path)? {
-                let slot = TargetSlot::new(below.clone(), Some(open(&below)?), disk.clone());
-                all.insert(format!("{name}{SEPARATOR}{volume}"), Arc::new(slot));
-            }
-            // A directory that is not a target yet becomes one when a volume is created on it.
-            let target = if Disk::is_one(&path) { Some(open(&path)?) } else { None };
-            if all.insert(name.clone(), Arc::new(TargetSlot::new(path, target, disk))).is_some() {
+            let slot = match open_disk(&path, &disk) {
+                Ok((target, shared)) => {
+                    all.extend(shared.into_iter().map(|(of, slot)| (format!("{name}{SEPARATOR}{of}"), Arc::new(slot))));
+                    usable += 1;
+                    TargetSlot::new(path, target, disk)
+                }
+                Err(why) if is_fault(&why) => {
+                    faults.push(why.to_string());
+                    TargetSlot::faulty(path, why.to_string(), disk)
+                }
+                Err(why) => return Err(why),
+            };
+            if all.insert(name.clone(), Arc::new(slot)).is_some() {
                 return Err(fs::Error::Invalid(format!(
                     "two directories are called {name}; a store's targets need different names"
                 )));
             }
         }
+        if usable == 0
+            && let Some(why) = faults.pop()
+        {
+            return Err(fs::Error::Unavailable(why));
+        }
+        faults.iter().for_each(|why| tracing::error!("the store goes on without a disk: {why}"));
         Ok(Self { all: Ranked::new(all) })
     }
 
@@ -268,7 +369,7 @@ impl Slots {
 /// The targets of volumes that share a disk: names and directories.
 fn shared_on(disk: &Path) -> fs::Result<Vec<(String, PathBuf)>> {
     let below = disk.join(SHARED);
-    let cannot = |why: io::Error| fs::Error::Invalid(format!("cannot list {}: {why}", below.display()));
+    let cannot = |why: io::Error| fs::Error::from(volume::Error::io("list", &below)(why));
     let entries = match std::fs::read_dir(&below) {
         Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(cannot)?,
@@ -276,8 +377,9 @@ fn shared_on(disk: &Path) -> fs::Result<Vec<(String, PathBuf)>> {
     let mut found = Vec::new();
     for entry in entries {
         let path = entry.map_err(cannot)?.path();
-        // What an interrupted creation left is formatted again by the next one, if it is empty.
-        if let Some(name) = path.file_name().and_then(|name| name.to_str()).filter(|_| Disk::is_one(&path)) {
+        // What an interrupted creation left is formatted again by the next one.
+        let is_one = Disk::is_one(&path)?;
+        if let Some(name) = path.file_name().and_then(|name| name.to_str()).filter(|_| is_one) {
             found.push((name.to_string(), path.clone()));
         }
     }
@@ -341,6 +443,45 @@ mod tests {
         assert!(listed.iter().all(|(file, _)| !matches!(file, TargetFile::Chunk { .. })), "{listed:?}");
         drop(slots);
         assert_eq!(Slots::open(&place.disk()).unwrap().all().len(), 2);
+    }
+
+    /// After a start of the machine, one of many disks does not answer: the others are served.
+    #[test]
+    fn a_disk_that_fails_is_left_out() {
+        let place = Place::new("fails");
+        let [good, bad] = ["d1", "d2"].map(|name| place.0.join(name));
+        // An error that is none of a path that is wrong.
+        std::os::unix::fs::symlink(&bad, &bad).unwrap();
+        let slots = Slots::open(&[good.clone(), bad.clone()]).unwrap();
+        assert!(slots.format("d1").unwrap().target().is_ok());
+        for why in [slots.get("d2").unwrap().target().err(), slots.format("d2").err()] {
+            let why = why.unwrap();
+            assert!(
+                why.kind() != io::ErrorKind::NotFound && why.to_string().contains("start the store again"),
+                "{why}"
+            );
+        }
+        drop(slots);
+        assert!(Slots::open(&[bad]).is_err(), "there is no other");
+        assert!(Slots::open(&[good, place.0.join("typo")]).is_err());
+    }
+
+    #[test]
+    fn a_label_that_could_not_be_read_is_read_again() {
+        let place = Place::new("label");
+        let slots = Slots::open(&place.disk()).unwrap();
+        drop(slots.format("d1").unwrap());
+        drop(slots);
+        let label = place.0.join("d1/weft.label");
+        std::fs::create_dir(&label).unwrap();
+        let slot = Slots::open(&place.disk()).unwrap().get("d1").unwrap();
+        let is_unread = || slot.unread.load(Ordering::Acquire);
+        assert!(is_unread());
+        std::fs::remove_dir(&label).unwrap();
+        while is_unread() {
+            slot.read_label_again();
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     #[test]

@@ -26,9 +26,12 @@ impl FileSystem {
         let client = self.locker()?;
         // The new lock may cover less than the owner held so far, so commit first.
         self.publish(ino)?;
+        let _under_way = client.locks.begin(ino, wanted.owner);
         loop {
             let asked = client.locks.asking();
-            if client.session.lock(ino, wanted.clone(), wait.is_some())? {
+            let locked = client.session.lock(ino, wanted.clone(), wait.is_some());
+            let unsure = |_: &_| client.locks.is_unsure(ino, wanted.owner, wanted.first..=wanted.last);
+            if locked.inspect_err(unsure)? {
                 if client.locks.got(asked, ino, wanted) {
                     self.look_anew(ino);
                     return Ok(true);
@@ -50,6 +53,7 @@ impl FileSystem {
     pub fn unlock(&self, ino: Ino, owner: u64, first: u64, last: u64) -> Result<()> {
         let client = self.locker()?;
         let range = first..=last;
+        let _under_way = client.locks.begin(ino, owner);
         if !client.locks.has(ino, owner, &range) {
             return Ok(());
         }
@@ -60,11 +64,27 @@ impl FileSystem {
         let owed = published.is_err().then(|| client.owe(ino));
         // Otherwise a reclaim in progress could lock the range again afterwards.
         client.cache.wait_for_reclaim();
-        match owed {
-            Some(number) => client.session.unlock_owing(ino, owner, first, last, number)?,
-            None => client.session.unlock(ino, owner, first, last)?,
-        }
+        let unlocked = match owed {
+            Some(number) => client.session.unlock_owing(ino, owner, first, last, number),
+            None => client.session.unlock(ino, owner, first, last),
+        };
+        unlocked.inspect_err(|_| client.locks.is_unsure(ino, owner, range))?;
         if self.losses(ino) > losses { published.and(Err(lost())) } else { published }
+    }
+
+    /// Gives up what owners may have locked at the server beyond what they have here, since the
+    /// answers to their requests got lost. They may never ask again.
+    ///
+    /// # Errors
+    /// When the server does not answer.
+    pub(crate) fn settle_locks(&self, client: &Client) -> Result<()> {
+        while let Some(settling) = client.locks.settle() {
+            for range in &settling.ranges {
+                client.session.unlock(settling.of.0, settling.of.1, *range.start(), *range.end())?;
+            }
+            settling.done();
+        }
+        Ok(())
     }
 
     /// Commits what was written to a file, so that other clients see it.

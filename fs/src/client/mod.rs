@@ -29,7 +29,7 @@ use session::port::{Entered, Port, Session};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Condvar, Weak};
 use std::time::{Duration, Instant};
 use volume::Targets;
 use volume::format::VolumeId;
@@ -57,9 +57,41 @@ pub struct Server {
 struct Reserved {
     /// The end of the last one.
     end: u64,
-    /// The number of appends that have a reservation and have not put their bytes into the buffer
-    /// yet.
+    /// The number of appends that asked for a reservation and have not put their bytes into the
+    /// buffer yet.
     waiting: u32,
+    /// The number of truncations that are under way, or wait for those appends.
+    cuts: u32,
+}
+
+impl Reserved {
+    /// Whether no append and no truncation is under way.
+    fn is_idle(&self) -> bool {
+        self.waiting == 0 && self.cuts == 0
+    }
+}
+
+/// What this client has open.
+struct Opens {
+    /// The session whose server knows of these files. An open or a close is counted in it or not at
+    /// all.
+    session: SessionId,
+    /// For each file the number of all openers, and of those that write.
+    files: HashMap<Ino, (u32, u32)>,
+}
+
+/// A thread commits a file because of recalls. After a panic, another thread answers the next one.
+struct Answering<'a> {
+    client: &'a Client,
+    ino: Ino,
+}
+
+impl Drop for Answering<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.client.recalled.lock().remove(&self.ino);
+        }
+    }
 }
 
 /// [`Find`], for threads that hold nothing of the volume.
@@ -77,8 +109,7 @@ pub(crate) struct Client {
     pub sets: Arc<Leased>,
     pub(crate) removals: Removals,
     pub(crate) find: SharedFind,
-    /// Open files: the number of all openers, and of those that write.
-    open: Ranked<HashMap<Ino, (u32, u32)>, ClientOpens>,
+    open: Ranked<Opens, ClientOpens>,
     /// Files that were opened for writing and not reported clean to the server since, with the
     /// number of the last open or close.
     dirty: Ranked<BTreeMap<Ino, u64>, ClientDirty>,
@@ -88,6 +119,8 @@ pub(crate) struct Client {
     recalled: Ranked<HashMap<Ino, u64>, ClientRecalled>,
     /// The append reservations of files in `dirty`, until everything in them is committed.
     reservations: Ranked<HashMap<Ino, Reserved>, ClientReservations>,
+    /// Appends are in the buffer, or a truncation ended.
+    reserved: Condvar,
     /// The number of opens and closes by writers so far.
     writes: AtomicU64,
     generation: AtomicU64,
@@ -175,11 +208,12 @@ pub(crate) fn begin(server: Server, name: &str, wishes: &OpenOptions) -> Result<
         sets,
         removals: Removals::default(),
         find: find.into(),
-        open: Ranked::default(),
+        open: Ranked::new(Opens { session: welcome.session, files: HashMap::new() }),
         dirty: Ranked::default(),
         owed: Ranked::default(),
         recalled: Ranked::default(),
         reservations: Ranked::default(),
+        reserved: Condvar::new(),
         writes: AtomicU64::new(0),
         generation: AtomicU64::new(0),
         exclusive,
@@ -319,6 +353,7 @@ impl FileSystem {
             step("getting chunk sets", &|| client.sets.refill(&self.store).map(drop))?;
         }
         step("telling what is clean", &|| self.tell_clean(client))?;
+        step("giving up locks", &|| self.settle_locks(client))?;
         step("syncing old changes", &|| Ok(client.cache.sync_old(SYNC_INTERVAL)?))
     }
 
@@ -330,7 +365,7 @@ impl FileSystem {
     /// Reports to the server which files have nothing uncommitted any more.
     fn tell_clean(&self, client: &Client) -> Result<()> {
         self.settle_reservations(client, None);
-        let writes = |ino: &Ino| client.open.lock().get(ino).is_some_and(|(_, writers)| *writers > 0);
+        let writes = |ino: &Ino| client.open.lock().files.get(ino).is_some_and(|(_, writers)| *writers > 0);
         // The numbers are older than the check: a file that is written meanwhile does not count as
         // clean.
         let all: Vec<(Ino, u64)> = client.dirty.lock().iter().map(|(&ino, &number)| (ino, number)).collect();
@@ -345,7 +380,11 @@ impl FileSystem {
             for (ino, number) in closed {
                 if dirty.get(&ino) == Some(&number) {
                     dirty.remove(&ino);
-                    client.reservations.lock().remove(&ino);
+                    client
+                        .reservations
+                        .lock()
+                        .extract_if(|of, reserved| *of == ino && reserved.is_idle())
+                        .for_each(drop);
                 }
             }
         }
@@ -357,7 +396,7 @@ impl FileSystem {
     fn settle_reservations(&self, client: &Client, only: Option<Ino>) {
         let reservations = client.reservations.lock().clone();
         let committed = |(ino, reserved): &(Ino, Reserved)| {
-            only.is_none_or(|only| only == *ino) && reserved.waiting == 0 && self.is_clean(*ino)
+            only.is_none_or(|only| only == *ino) && reserved.is_idle() && self.is_clean(*ino)
         };
         for (ino, reserved) in reservations.into_iter().filter(committed) {
             // Keep it if there was another append meanwhile.
@@ -394,12 +433,15 @@ impl FileSystem {
 
     /// Commits a file, and again if another question arrived meanwhile.
     fn answer_recalls(&self, client: &Client, ino: Ino) {
+        let _answered = Answering { client, ino };
         loop {
             let Some(question) = client.recalled.lock().get(&ino).copied() else { return };
             let mut number = client.last_write_of(ino);
+            let mut is_settled = true;
             if let Some(file) = self.table.find(ino) {
                 let done = self.hand_over(&file);
                 self.settle_reservations(client, Some(ino));
+                is_settled = !client.reservations.lock().contains_key(&ino);
                 if let Err(error) = done {
                     // Answer despite the error: the other client sees what was committed before.
                     // The number 0 says that there is still uncommitted data.
@@ -407,9 +449,8 @@ impl FileSystem {
                     self.volume.warn(&format!("cannot commit what another client wants to read: {error}"));
                 }
             }
-            match client.session.recalled(ino, number, question) {
-                Ok(()) => client.owes_none(&[(ino, number)]),
-                Err(error) => self.volume.warn(&error.to_string()),
+            if let Err(error) = self.answer_recall(client, ino, number, question, is_settled) {
+                self.volume.warn(&error.to_string());
             }
             let mut recalled = client.recalled.lock();
             if recalled.get(&ino) == Some(&question) {
@@ -417,6 +458,19 @@ impl FileSystem {
                 return;
             }
         }
+    }
+
+    /// What was written to a file before a number is committed. If it `is_settled`, no append is
+    /// under way. Otherwise an answer with the number would end its reservation.
+    fn answer_recall(&self, client: &Client, ino: Ino, number: u64, question: u64, is_settled: bool) -> Result<()> {
+        if is_settled {
+            client.session.recalled(ino, number, question)?;
+        } else {
+            client.session.clean(&[(ino, number)])?;
+            client.session.recalled(ino, 0, question)?;
+        }
+        client.owes_none(&[(ino, number)]);
+        Ok(())
     }
 
     /// Ends the session after everything was committed.
@@ -446,7 +500,7 @@ impl Client {
     /// Drops the append reservations: they belonged to the old session.
     pub fn forget_reserved(&self) {
         let mut reservations = self.reservations.lock();
-        reservations.retain(|_, reserved| reserved.waiting > 0);
+        reservations.retain(|_, reserved| !reserved.is_idle());
         reservations.values_mut().for_each(|reserved| reserved.end = 0);
     }
 

@@ -5,7 +5,10 @@ use ::volume::ranked::Ranked;
 use plan::{Ino, SessionId};
 use session::locks::{Lock, Locks};
 use session::port::FileLock;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ops::RangeInclusive;
+use std::sync::Condvar;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The locks of this client, to the byte: exactly these are reclaimed from a restarted server.
@@ -14,6 +17,8 @@ pub(crate) struct OwnLocks {
     own: Ranked<Own, ClientLocks>,
     /// Whether `lost` is not empty.
     any_lost: AtomicBool,
+    /// An owner's locks are settled.
+    settled: Condvar,
 }
 
 #[derive(Default)]
@@ -23,6 +28,54 @@ struct Own {
     reclaims: u64,
     /// Files and owners of lost locks that were not reported yet.
     lost: Vec<(Ino, u64)>,
+    /// What owners may have at the server beyond `locks`: the answers to requests got lost.
+    unsure: Locks,
+    /// The files and owners with requests under way, each with their number.
+    under_way: HashMap<(Ino, u64), u32>,
+    /// The file and owner whose locks are being settled.
+    settling: Option<(Ino, u64)>,
+}
+
+/// A request for a lock, or to give one up, that is under way.
+pub(super) struct UnderWay<'a> {
+    locks: &'a OwnLocks,
+    of: (Ino, u64),
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let mut own = self.locks.own.lock();
+        if let Entry::Occupied(mut count) = own.under_way.entry(self.of) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+}
+
+/// What an owner has at the server and not here is being given up.
+pub(super) struct Settling<'a> {
+    locks: &'a OwnLocks,
+    /// The file and the owner.
+    pub of: (Ino, u64),
+    /// It is to be unlocked.
+    pub ranges: Vec<RangeInclusive<u64>>,
+}
+
+impl Settling<'_> {
+    /// The server unlocked all of it.
+    pub fn done(self) {
+        let (ino, owner) = self.of;
+        self.locks.own.lock().unsure.unlock(ino, (OWN, owner), &(0..=u64::MAX));
+    }
+}
+
+impl Drop for Settling<'_> {
+    fn drop(&mut self) {
+        self.locks.own.lock().settling = None;
+        self.locks.settled.notify_all();
+    }
 }
 
 /// How often the locks had been reclaimed when a request for a new one was sent.
@@ -35,6 +88,41 @@ const OWN: SessionId = SessionId::NONE;
 impl OwnLocks {
     pub(super) fn asking(&self) -> Asked {
         Asked(self.own.lock().reclaims)
+    }
+
+    /// An owner is about to lock a range of a file or to unlock one. Waits while its locks are
+    /// settled.
+    pub(super) fn begin(&self, ino: Ino, owner: u64) -> UnderWay<'_> {
+        let of = (ino, owner);
+        let mut own = self.own.lock().wait_while(&self.settled, |own| own.settling == Some(of));
+        *own.under_way.entry(of).or_default() += 1;
+        UnderWay { locks: self, of }
+    }
+
+    /// The answer to a request of that owner got lost: the server may have locked the range, or may
+    /// not have unlocked it.
+    pub(super) fn is_unsure(&self, ino: Ino, owner: u64, range: RangeInclusive<u64>) {
+        let unsure = Lock { owner: (OWN, owner), range, exclusive: false, process: 0 };
+        self.own.lock().unsure.lock(ino, unsure);
+    }
+
+    /// Begins to settle the locks of an owner, if there is one that is unsure and has no request
+    /// under way. One caller at a time.
+    pub(super) fn settle(&self) -> Option<Settling<'_>> {
+        let mut own = self.own.lock();
+        let all = own.unsure.all();
+        let (ino, owner) = all.iter().map(|(ino, of)| (*ino, of.owner.1)).find(|of| !own.under_way.contains_key(of))?;
+        let is_its = |(file, of): &(Ino, Lock)| *file == ino && of.owner.1 == owner;
+        let mut rest = Locks::default();
+        all.into_iter().filter(is_its).for_each(|(_, lock)| _ = rest.lock(ino, lock));
+        own.locks
+            .all()
+            .iter()
+            .filter(|held| is_its(held))
+            .for_each(|(_, held)| rest.unlock(ino, held.owner, &held.range));
+        own.settling = Some((ino, owner));
+        let ranges = rest.all().into_iter().map(|(_, lock)| lock.range).collect();
+        Some(Settling { locks: self, of: (ino, owner), ranges })
     }
 
     /// Records a lock that a server granted. Returns false if locks were reclaimed since the
@@ -58,6 +146,7 @@ impl OwnLocks {
     pub fn lose_all(&self) -> usize {
         let mut own = self.own.lock();
         own.reclaims += 1;
+        own.unsure = Locks::default();
         let lost = std::mem::take(&mut own.locks).all();
         own.lost.extend(lost.iter().map(|(ino, held)| (*ino, held.owner.1)));
         self.any_lost.store(!own.lost.is_empty(), Ordering::Release);
@@ -86,6 +175,8 @@ impl OwnLocks {
     pub fn tell(&self) -> Vec<(Ino, FileLock)> {
         let mut own = self.own.lock();
         own.reclaims += 1;
+        // The server takes over exactly these.
+        own.unsure = Locks::default();
         let reclaims = |Lock { owner, range, exclusive, process }: Lock| FileLock {
             owner: owner.1,
             first: *range.start(),
@@ -118,5 +209,33 @@ mod tests {
         assert_eq!(own.lose_some(&[(Ino(7), held(0))]), 1);
         assert!(!own.has(Ino(7), 3, &(0..=9)) && own.has(Ino(7), 3, &(20..=29)));
         assert_eq!(own.take_lost(), [(Ino(7), 3)]);
+    }
+
+    #[test]
+    fn what_an_owner_may_have_beyond_its_locks_is_given_up_between_its_requests() {
+        let own = OwnLocks::default();
+        assert!(own.settle().is_none());
+        let under_way = own.begin(Ino(7), 3);
+        own.is_unsure(Ino(7), 3, 0..=99);
+        assert!(own.settle().is_none(), "a request is under way");
+        drop(under_way);
+        let held = FileLock { owner: 3, first: 10, last: 19, exclusive: true, process: 1 };
+        assert!(own.got(own.asking(), Ino(7), &held));
+        std::thread::scope(|scope| {
+            let settling = own.settle().unwrap();
+            assert_eq!((&settling.ranges[..], settling.of), (&[0..=9, 20..=99][..], (Ino(7), 3)));
+            // The server does not answer.
+            drop(settling);
+            let settling = own.settle().unwrap();
+            let next = scope.spawn(|| drop(own.begin(Ino(7), 3)));
+            drop(own.begin(Ino(7), 4));
+            std::thread::yield_now();
+            assert!(!next.is_finished());
+            settling.done();
+        });
+        assert!(own.settle().is_none());
+        own.is_unsure(Ino(7), 3, 0..=99);
+        own.lose_all();
+        assert!(own.settle().is_none());
     }
 }

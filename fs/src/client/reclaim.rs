@@ -101,14 +101,16 @@ fn tell(session: &dyn Session, mut held: Held) -> Result<Vec<(Ino, FileLock)>> {
 }
 
 impl Client {
-    /// From now on, requests are for the server of this opening. Returns the open files and the
-    /// append reservations as of the last request to the one before, and whether changes are lost.
+    /// From now on, requests are for the server of this opening, and opens and closes for this
+    /// session. Returns the open files and the append reservations as of the last request to the
+    /// one before, and whether changes are lost.
     fn take_over(&self, entered: &Entered) -> (Held, bool) {
-        let (open, reservations) = (self.open.lock(), self.reservations.lock());
+        let (mut open, reservations) = (self.open.lock(), self.reservations.lock());
+        open.session = entered.welcome.session;
         let has_lost = self.cache.take_over(entered.opening, entered.recovered);
         let held = Held {
-            open: open.iter().map(|(&ino, &(all, writers))| (ino, all, writers)).collect(),
-            reserved: reservations.iter().map(|(&ino, of)| (ino, of.end)).collect(),
+            open: open.files.iter().map(|(&ino, &(all, writers))| (ino, all, writers)).collect(),
+            reserved: reservations.iter().filter(|(_, of)| of.end > 0).map(|(&ino, of)| (ino, of.end)).collect(),
             ..Held::default()
         };
         (held, has_lost)

@@ -2,12 +2,13 @@
 //! server said before.
 
 use crate::Result;
-use crate::client::Client;
+use crate::client::{Client, Reserved};
 use crate::data::sharing::{Reservation, Sharing};
 use meta::Attributes;
 use plan::{Ino, SessionId, TargetId};
 use session::KERNEL_VALID_FOR;
-use session::port::{opening_of_answer, within_opening};
+use session::port::{opening_of_answer, within_opening, within_session};
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use volume::target::boot_time;
@@ -41,10 +42,18 @@ impl Sharing for Client {
     fn open(&self, ino: Ino, write: bool) -> meta::Result<Option<Attributes>> {
         let number = if write { self.number_of_write(ino) } else { 0 };
         loop {
-            let attributes = self.session.open(ino, number)?;
+            let session = self.open.lock().session;
+            let opened = within_session(Some(session), || self.session.open(ino, number));
+            if opened.is_err() {
+                self.cache.wait_for_reclaim();
+            }
             let mut open = self.open.lock();
+            if open.session != session {
+                continue;
+            }
+            let attributes = opened?;
             if self.is_of_this_opening() {
-                let (all, writers) = open.entry(ino).or_default();
+                let (all, writers) = open.files.entry(ino).or_default();
                 (*all, *writers) = (*all + 1, *writers + u32::from(write));
                 return Ok(Some(attributes));
             }
@@ -52,33 +61,38 @@ impl Sharing for Client {
     }
 
     fn close(&self, ino: Ino) -> meta::Result<()> {
-        let (writes, opening) = {
+        let (writes, now) = {
             let mut open = self.open.lock();
-            let Some((all, writers)) = open.get_mut(&ino) else { return Ok(()) };
+            let Some((all, writers)) = open.files.get_mut(&ino) else { return Ok(()) };
             let writes = *writers > 0;
             *all -= 1;
             if *all == 0 {
-                open.remove(&ino);
+                open.files.remove(&ino);
             }
-            (writes, self.opening())
+            (writes, (open.session, self.opening()))
         };
         let number = if writes { self.number_of_write(ino) } else { 0 };
-        match within_opening(opening, || self.session.close(ino, number)) {
-            // The server that took over learned the openers without this one.
-            Err(_) if self.opening() != opening => Ok(()),
-            closed => closed,
+        let (session, opening) = now;
+        let closed = within_session(Some(session), || within_opening(opening, || self.session.close(ino, number)));
+        if closed.is_ok() {
+            return closed;
         }
+        self.cache.wait_for_reclaim();
+        // The server that took over, and the next session, learned the openers without this one.
+        if (self.open.lock().session, self.opening()) == now { closed } else { Ok(()) }
     }
 
     fn reserve(&self, ino: Ino, length: u64) -> Result<Option<Reservation>> {
+        let is_being_cut = |of: &HashMap<Ino, Reserved>| of.get(&ino).is_some_and(|reserved| reserved.cuts > 0);
+        // It counts from the request on: the server may have reserved what is not known here yet.
+        self.reservations.lock().wait_while(&self.reserved, |of| is_being_cut(of)).entry(ino).or_default().waiting += 1;
         loop {
-            let begin = self.session.reserve_append(ino, length)?;
+            let begin = self.session.reserve_append(ino, length).inspect_err(|_| self.appended(ino))?;
             let end = begin.saturating_add(length);
             let mut reservations = self.reservations.lock();
             if self.is_of_this_opening() {
                 let reserved = reservations.entry(ino).or_default();
                 reserved.end = end.max(reserved.end);
-                reserved.waiting += 1;
                 return Ok(Some(Reservation { begin, is_last: reserved.end == end }));
             }
         }
@@ -88,6 +102,21 @@ impl Sharing for Client {
         if let Some(reserved) = self.reservations.lock().get_mut(&ino) {
             reserved.waiting = reserved.waiting.saturating_sub(1);
         }
+        self.reserved.notify_all();
+    }
+
+    fn begin_cut(&self, ino: Ino) {
+        let mut reservations = self.reservations.lock();
+        reservations.entry(ino).or_default().cuts += 1;
+        let waits = |of: &HashMap<Ino, Reserved>| of.get(&ino).is_some_and(|reserved| reserved.waiting > 0);
+        drop(reservations.wait_while(&self.reserved, |of| waits(of)));
+    }
+
+    fn end_cut(&self, ino: Ino) {
+        if let Some(reserved) = self.reservations.lock().get_mut(&ino) {
+            reserved.cuts = reserved.cuts.saturating_sub(1);
+        }
+        self.reserved.notify_all();
     }
 
     fn cut(&self, ino: Ino, size: u64) -> Option<u64> {

@@ -63,9 +63,33 @@ impl Buffer {
         self.pending.is_empty() && self.in_flight == 0
     }
 
-    /// The number of pieces on their way into stripes.
-    pub fn in_flight(&self) -> usize {
-        self.in_flight
+    /// The ranges of pending data, in order. Those that touch are one.
+    pub fn pending(&self) -> Vec<Range<u64>> {
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for extent in self.pending.iter() {
+            match ranges.last_mut() {
+                Some(last) if last.end == extent.offset => last.end = extent.end(),
+                _ => ranges.push(extent.range()),
+            }
+        }
+        ranges
+    }
+
+    /// Whether some data of these ranges is on its way into stripes.
+    pub fn is_in_flight(&self, ranges: &[Range<u64>]) -> bool {
+        self.in_flight > 0 && ranges.iter().any(|range| self.pending.within(range).iter().any(is_bytes))
+    }
+
+    /// The pending extents that are in stripes, as `stored`, without newer ones behind data that is
+    /// on its way: in a file that grows they would leave a hole. Those in `due` are older.
+    pub fn stored_of(&self, due: &[Range<u64>]) -> Vec<Extent> {
+        let first = self.pending.iter().filter(|_| self.in_flight > 0).find(|extent| is_bytes(extent));
+        let first = first.map_or(u64::MAX, |extent| extent.offset);
+        let is_due = |extent: &Extent| {
+            let at = due.partition_point(|range| range.end <= extent.offset);
+            due.get(at).is_some_and(|range| range.start < extent.end())
+        };
+        self.stored().filter(|extent| extent.offset < first || is_due(extent)).cloned().collect()
     }
 
     /// A value that changes whenever taken data becomes dirty again.
@@ -281,6 +305,10 @@ impl Buffer {
             }
         }
     }
+}
+
+fn is_bytes(extent: &Extent) -> bool {
+    matches!(extent.place, ExtentPlace::Bytes(_))
 }
 
 /// Whether two places are the same. Bytes are the same only if they are the same memory.

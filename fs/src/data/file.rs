@@ -5,7 +5,7 @@ use crate::ranks::{FileContent, FileNames, FileStates, FileTable};
 use ::volume::ranked::{Guard, Ranked};
 use plan::{Ino, RecordOffset, SetId};
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar};
 use std::time::Instant;
@@ -95,12 +95,14 @@ impl File {
         self.arrived.notify_all();
     }
 
-    /// Waits until no piece is on its way; with a deadline, no longer. None while there is one.
-    pub fn wait_for_arrivals(&self, deadline: Option<Instant>) -> Option<Locked<'_>> {
-        let waits = |state: &FileState| state.buffer.in_flight() > 0;
-        let Some(deadline) = deadline else { return Some(self.state().wait_while(&self.arrived, waits)) };
+    /// Waits until nothing is on its way in these ranges. What is taken from others is not waited
+    /// for: a program may write all the time. With a deadline, waits no longer: None then.
+    pub fn wait_for_arrivals(&self, due: &[Range<u64>], deadline: Option<Instant>) -> Option<Locked<'_>> {
+        let waits = |state: &FileState| state.buffer.is_in_flight(due);
+        let Some(deadline) = deadline else { return Some(self.state().wait_while(&self.arrived, |of| waits(of))) };
         let left = deadline.saturating_duration_since(Instant::now());
-        Some(self.state().wait_timeout_while(&self.arrived, left, waits)).filter(|state| !waits(state))
+        let state = self.state().wait_timeout_while(&self.arrived, left, |of| waits(of));
+        Some(state).filter(|state| !waits(state))
     }
 }
 

@@ -22,6 +22,8 @@ pub struct SetAttributes {
     pub gid: Option<u32>,
     /// Size of the content, in bytes.
     pub size: Option<u64>,
+    /// The file was just opened for that, so that other clients have committed it.
+    pub just_opened: bool,
     /// Time of the last access.
     pub accessed: Option<SetTime>,
     /// Time of the last change of content.
@@ -124,7 +126,7 @@ impl FileSystem {
     fn set_attributes_in_session(&self, ino: Ino, change: SetAttributes) -> Result<Attributes> {
         self.writable()?;
         if let Some(size) = change.size {
-            self.truncate(ino, size)?;
+            self.truncate(ino, size, change.just_opened)?;
         }
         let SetAttributes { mode, uid, gid, accessed, modified, changed, created, .. } = change;
         let change = AttributeChange { mode, uid, gid, accessed, modified, changed, created };

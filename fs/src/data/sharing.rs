@@ -53,8 +53,15 @@ pub(crate) trait Sharing: Send + Sync {
     /// The bytes of a reserved append are in the buffer, or will never be.
     fn appended(&self, ino: Ino);
 
-    /// A file is about to be truncated: drops the reservations behind the new size. Returns the
-    /// value that `uncut` needs if the truncation fails.
+    /// A file is about to be truncated: waits until all reserved appends of this client are in the
+    /// buffer, and gets no more reservations, until `end_cut`.
+    fn begin_cut(&self, ino: Ino);
+
+    /// The truncation succeeded or failed.
+    fn end_cut(&self, ino: Ino);
+
+    /// Between these two: drops the reservations behind the new size. Returns the value that
+    /// `uncut` needs if the truncation fails.
     fn cut(&self, ino: Ino, size: u64) -> Option<u64>;
 
     /// The truncation failed: restores what `cut` dropped.

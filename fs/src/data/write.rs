@@ -2,7 +2,7 @@
 
 use crate::data::buffer::Buffer;
 use crate::data::file::{File, FileState, Held, Locked};
-use crate::data::sharing::Reservation;
+use crate::data::sharing::{Reservation, Sharing};
 use crate::error::lost;
 use crate::{Error, FileSystem, Result};
 use meta::namespace::MAX_SIZE;
@@ -36,6 +36,25 @@ pub enum Allocate {
 /// The end of a range. Fails when a file cannot be that large.
 fn end_of(offset: u64, length: u64) -> Result<u64> {
     offset.checked_add(length).filter(|&end| end <= MAX_SIZE).ok_or(Error::Meta(meta::Error::TooLarge))
+}
+
+/// A truncation of a file: meanwhile this client does not append to it.
+struct Cutting<'a> {
+    sharing: &'a dyn Sharing,
+    ino: Ino,
+}
+
+impl<'a> Cutting<'a> {
+    fn begin(sharing: &'a dyn Sharing, ino: Ino) -> Self {
+        sharing.begin_cut(ino);
+        Self { sharing, ino }
+    }
+}
+
+impl Drop for Cutting<'_> {
+    fn drop(&mut self) {
+        self.sharing.end_cut(self.ino);
+    }
 }
 
 impl FileSystem {
@@ -163,8 +182,8 @@ impl FileSystem {
         result
     }
 
-    /// Sets the size of a file.
-    pub(crate) fn truncate(&self, ino: Ino, size: u64) -> Result<()> {
+    /// Sets the size of a file; `just_opened` is as in [`SetAttributes`](crate::SetAttributes).
+    pub(crate) fn truncate(&self, ino: Ino, size: u64, just_opened: bool) -> Result<()> {
         if size > MAX_SIZE {
             return Err(Error::Meta(meta::Error::TooLarge));
         }
@@ -172,6 +191,13 @@ impl FileSystem {
             if size > 0 {
                 self.publish_to_others(ino)?;
             }
+            if !just_opened && self.alone().is_none() {
+                // What others appended so far is cut off, too: they commit it for an opener. The
+                // size that is known here may be older.
+                self.sharing().open(ino, true)?;
+                self.sharing().close(ino)?;
+            }
+            let _no_appends = Cutting::begin(self.sharing(), ino);
             self.edit(ino, |_| Ok(Some((size..MAX_SIZE, None, Resize::To(size)))))
         })
     }

@@ -37,6 +37,8 @@ pub struct Wire {
     pub cut: AtomicBool,
     /// This operation fails; 0 for none.
     pub refused: AtomicU16,
+    /// The answer to this operation gets lost; 0 for none.
+    pub unanswered: AtomicU16,
     /// The server refuses this operation as one that no correct client sends; 0 for none.
     pub invalid: AtomicU16,
     /// The volume is full for this client: the server refuses changes of content.
@@ -131,6 +133,9 @@ impl Call for Link {
                 return Err(meta::Error::Unavailable("another server has the volume".into()));
             }
             match server.answer(session, &recall, operation, arguments) {
+                Answer::Done(_) if self.wire.unanswered.load(Ordering::SeqCst) == operation => {
+                    return Err(meta::Error::Unavailable("the answer got lost".into()));
+                }
                 Answer::Done(answer) => {
                     answered_by(server.opening().number);
                     return Ok(answer);
@@ -214,6 +219,7 @@ impl Cluster {
             cluster: self.clone(),
             cut: AtomicBool::new(false),
             refused: AtomicU16::new(0),
+            unanswered: AtomicU16::new(0),
             invalid: AtomicU16::new(0),
             full: AtomicBool::new(false),
             held: AtomicU16::new(0),

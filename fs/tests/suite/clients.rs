@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 use volume::Control;
 use volume::target::Faults;
 
+/// The answer to a recall; see the table of operations.
+const RECALLED: u16 = 79;
+
 #[test]
 fn who_opens_a_file_sees_what_another_client_wrote_before() {
     let cluster = Cluster::new("rs:4+2", 6);
@@ -151,6 +154,72 @@ fn a_file_that_was_cut_off_stays_so() {
         }
     }
     a.close(ino);
+}
+
+/// What one client appended before another one truncated the file is cut off with the rest. It does
+/// not get over what is appended afterwards.
+#[test]
+fn a_truncation_cuts_off_what_others_appended_and_not_what_comes_after() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let (a, wire) = cluster.wired_client("a");
+    let (b, c) = (cluster.client("b"), cluster.client("c"));
+    let ino = make(&a, "log");
+    [&a, &b, &c].iter().for_each(|client| client.open(ino, true).unwrap());
+    let empty = || b.set_attributes(ino, SetAttributes { size: Some(0), ..Default::default() }).unwrap();
+    a.append(ino, &[1; 5000]).unwrap();
+    a.sync(ino).unwrap();
+    a.append(ino, &[1; 5000]).unwrap();
+    empty();
+    c.append(ino, &[2; 10_000]).unwrap();
+    c.sync(ino).unwrap();
+    a.sync(ino).unwrap();
+    let found = content(&b, ino).unwrap();
+    assert!(found == [2; 10_000], "{} bytes", found.len());
+    // A client that does not commit in time does so later, where nobody else has appended.
+    a.append(ino, &[3; 5000]).unwrap();
+    wire.refused.store(RECALLED, Ordering::SeqCst);
+    wire.full.store(true, Ordering::SeqCst);
+    empty();
+    c.append(ino, &[4; 30_000]).unwrap();
+    c.sync(ino).unwrap();
+    wire.full.store(false, Ordering::SeqCst);
+    a.sync(ino).unwrap();
+    let expected = [&[0; 10_000][..], &[3; 5000], &[4; 30_000]].concat();
+    let found = content(&b, ino).unwrap();
+    assert!(found == expected, "{} bytes", found.len());
+    [&a, &b, &c].iter().for_each(|client| client.close(ino));
+}
+
+/// Appends and truncations of one client on a file that others append to.
+#[test]
+fn an_append_beside_a_truncation_of_the_same_client_is_there_or_cut_off() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let (a, b) = (cluster.client("a"), cluster.client("b"));
+    let ino = make(&a, "log");
+    [&a, &b].iter().for_each(|client| client.open(ino, true).unwrap());
+    std::thread::scope(|scope| {
+        for (client, number) in [(&a, 1), (&a, 2), (&b, 3)] {
+            scope.spawn(move || (0..60).for_each(|_| client.append(ino, &[number; 100]).unwrap()));
+        }
+        scope.spawn(|| {
+            for _ in 0..30 {
+                a.set_attributes(ino, SetAttributes { size: Some(0), ..Default::default() }).unwrap();
+            }
+        });
+    });
+    std::thread::scope(|scope| {
+        for (client, number) in [(&a, 4), (&b, 5)] {
+            scope.spawn(move || (0..20).for_each(|_| client.append(ino, &[number; 100]).unwrap()));
+        }
+    });
+    [&a, &b].iter().for_each(|client| client.sync(ino).unwrap());
+    let found = content(&b, ino).unwrap();
+    assert_eq!(found.len() % 100, 0);
+    // A record is there as a whole, or what was cut off is a hole.
+    assert!(found.chunks(100).all(|record| record.iter().all(|byte| *byte == record[0])));
+    let count = |number| found.chunks(100).filter(|record| record[0] == number).count();
+    assert_eq!((count(4), count(5)), (20, 20));
+    [&a, &b].iter().for_each(|client| client.close(ino));
 }
 
 /// Clients with uncommitted writes to the same file that get recalls at the same time do not wait

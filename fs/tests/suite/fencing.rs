@@ -13,6 +13,8 @@ const ATTRIBUTES: u16 = 1;
 /// What names and attributes are changed with, and what is asked before.
 const NAMES_AND_ATTRIBUTES: [u16; 7] = [2, 5, 9, 10, 11, 12, 32];
 const CHANGE_CONTENTS_DURABLY: u16 = 29;
+const OPEN: u16 = 69;
+const CLOSE: u16 = 70;
 const RESERVE: u16 = 72;
 
 fn whole(owner: u64) -> FileLock {
@@ -232,6 +234,44 @@ fn an_append_that_reserved_its_place_too_early_fails() {
     assert!(found.starts_with(&pattern(1, 30_000)) && written == [&[9; 500][..], &[6; 10]].concat());
 }
 
+/// A file that is open twice, or about to be, while the session ends: the next session knows how
+/// often it is open, so that others ask its client for what it writes.
+#[test]
+fn an_open_or_a_close_that_is_under_way_when_the_session_ends_is_counted_once() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let (a, wire, b, ino) = two(&cluster);
+    for operation in [CLOSE, OPEN] {
+        // Now and after the operation, it is open.
+        if operation == CLOSE {
+            a.open(ino, true).unwrap();
+        } else {
+            a.close(ino);
+        }
+        wire.held.store(operation, Ordering::SeqCst);
+        let late = std::thread::spawn({
+            let a = a.clone();
+            move || if operation == CLOSE { a.close(ino) } else { a.open(ino, true).unwrap() }
+        });
+        until_waiting(&wire);
+        stop(&cluster, &wire);
+        wire.cut.store(false, Ordering::SeqCst);
+        cluster.until_clients(2);
+        wire.held.store(0, Ordering::SeqCst);
+        late.join().unwrap();
+        for round in 0..3 {
+            let new = pattern(3 + 3 * u64::from(operation) + round, 30_000);
+            a.write(ino, 0, &new).unwrap();
+            b.open(ino, false).unwrap();
+            assert!(content(&b, ino).unwrap() == new, "{operation}, {round}");
+            b.close(ino);
+        }
+    }
+    [&a, &b].iter().for_each(|client| client.close(ino));
+    assert!(!cluster.has_open(ino));
+    [a, b].iter().for_each(|client| client.close_volume().unwrap());
+    lab::assert_sound(&cluster.volume());
+}
+
 /// Waits until the first client has dropped what belonged to its old session.
 fn until_fenced(a: &Arc<FileSystem>) {
     let a = a.clone();
@@ -348,6 +388,7 @@ fn no_change_of_names_that_began_in_the_old_session_is_made_in_the_new_one() {
         uid: None,
         gid: None,
         size: None,
+        just_opened: false,
         accessed: None,
         modified: None,
         changed: None,

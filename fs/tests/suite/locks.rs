@@ -1,5 +1,6 @@
 //! Locks of several clients of one volume, and what their holders see.
 
+use crate::lab;
 use crate::lab::cluster::Cluster;
 use crate::lab::{Lab, make};
 use fs::{FileLock, FileSystem, ROOT, Sessions};
@@ -9,7 +10,12 @@ use session::port::{Entry, Held, Remote, Session, VERSION};
 use session::transport::Call;
 use session::transport::{Answer, Recall};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+
+/// See the table of operations.
+const LOCK: u16 = 74;
+const UNLOCK: u16 = 75;
 
 fn whole(owner: u64, exclusive: bool) -> FileLock {
     FileLock { owner, first: 0, last: u64::MAX, exclusive, process: 1 }
@@ -186,4 +192,36 @@ fn the_grace_period_ends_when_the_last_client_is_back() {
     ask(before).reclaim(0, true, &Held::default()).unwrap();
     let has = gets.recv_timeout(Duration::from_secs(60)).expect("the grace period goes on");
     assert_eq!(has, Ok(true));
+}
+
+/// A lock whose answer got lost does not stay at the server until its client ends, though its owner
+/// never asks again.
+#[test]
+fn a_lock_or_an_unlock_whose_answer_got_lost_does_not_stay() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let (a, wire) = cluster.wired_client("a");
+    let b = cluster.client("b");
+    let ino = make(&a, "file");
+    for client in [&a, &b] {
+        client.open(ino, true).unwrap();
+    }
+    for operation in [LOCK, UNLOCK] {
+        if operation == UNLOCK {
+            assert!(a.lock(ino, &whole(1, true), None).unwrap());
+        }
+        if operation == LOCK {
+            wire.unanswered.store(LOCK, Ordering::SeqCst);
+            a.lock(ino, &whole(1, true), None).unwrap_err();
+            wire.unanswered.store(0, Ordering::SeqCst);
+        } else {
+            wire.refused.store(UNLOCK, Ordering::SeqCst);
+            a.unlock(ino, 1, 0, u64::MAX).unwrap_err();
+            wire.refused.store(0, Ordering::SeqCst);
+        }
+        lab::within(60, {
+            let b = b.clone();
+            move || while !b.lock(ino, &whole(2, true), Some(&|| true)).unwrap() {}
+        });
+        b.unlock(ino, 2, 0, u64::MAX).unwrap();
+    }
 }

@@ -24,7 +24,7 @@ impl<F: Files> Handler<F> {
         self.caller.call(OPENING, ino, |files| files.open(ino, opens::may_write(flags)))?;
         self.opens.add(ino, flags, self.caller.files().fences());
         if flags & libc::O_TRUNC != 0 {
-            let change = SetAttributes { size: Some(0), ..SetAttributes::default() };
+            let change = SetAttributes { size: Some(0), just_opened: true, ..SetAttributes::default() };
             let truncated = self.set_attributes(user, ino, change).inspect_err(|_| self.close(ino, flags));
             // It may be lost with the metadata server that said it was there.
             let is_lost = |error| self.shared && i32::from(error) == libc::ENOENT;

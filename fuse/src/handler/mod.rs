@@ -207,6 +207,7 @@ impl<F: Files> Filesystem for Handler<F> {
             uid,
             gid,
             size,
+            just_opened: false,
             accessed: atime.map(convert::set_time),
             modified: mtime.map(convert::set_time),
             changed: ctime.map(convert::time),

@@ -1,11 +1,11 @@
 //! Removes names, and files with their last name.
 
-use super::content::{MAX_REMOVED_EXTENTS, release};
+use super::content::release;
 use super::create::count;
 use super::find::{entry, find};
 use crate::record::DeadStripe;
 use crate::record::{Content, Dinode, Entry, FileKind, InodeLocation, Time};
-use crate::transaction::{Transaction, run};
+use crate::transaction::{MAX_REMOVED_KEYS, Transaction, run};
 use crate::{Error, IdempotencyKey, Meta, Result, keys};
 use plan::{Ino, TxId};
 use serde::{Deserialize, Serialize};
@@ -39,28 +39,46 @@ pub(super) fn drop_name(t: &mut Transaction, entry: Entry, keep: bool, now: Time
         t.put(keys::inode_location(dinode.ino), &InodeLocation::Here(dinode));
         return Ok((false, false));
     }
-    // A small file is removed here; a file with many extents, or an open one, first becomes an
-    // orphan.
-    if keep || dinode.content == Content::Elsewhere {
+    // A small file is removed here; a file with many extents or attributes, or an open one, first
+    // becomes an orphan.
+    if keep || dinode.content == Content::Elsewhere || !drop_few_attributes(t, dinode.ino)? {
         t.put(keys::orphan(dinode.ino), &());
         t.put(keys::inode_location(dinode.ino), &InodeLocation::Here(dinode));
         return Ok((true, true));
     }
-    erase(t, &dinode)?;
+    erase(t, &dinode);
     Ok((true, false))
 }
 
-/// Removes all of a file except its names and the extents that have keys of their own.
-fn erase(t: &mut Transaction, dinode: &Dinode) -> Result<()> {
+/// The most attributes of a file that is removed in one transaction with others.
+const FEW_ATTRIBUTES: usize = 16;
+
+/// Removes the attributes of a file if they are few. Returns whether they were.
+fn drop_few_attributes(t: &mut Transaction, ino: Ino) -> Result<bool> {
+    let found = t.scan(&keys::attributes(ino), FEW_ATTRIBUTES + 1)?;
+    let are_few = found.len() <= FEW_ATTRIBUTES;
+    if are_few {
+        found.into_iter().for_each(|(key, _)| t.delete(key));
+    }
+    Ok(are_few)
+}
+
+/// Removes some attributes of a file, at most `limit`. Returns whether there may be more.
+fn drop_attributes(t: &mut Transaction, ino: Ino, limit: usize) -> Result<bool> {
+    let some = t.scan(&keys::attributes(ino), limit)?;
+    let more = some.len() == limit;
+    some.into_iter().for_each(|(key, _)| t.delete(key));
+    Ok(more)
+}
+
+/// Removes all of a file except its names, the extents that have keys of their own, and its
+/// attributes.
+fn erase(t: &mut Transaction, dinode: &Dinode) {
     if let Content::Here(extents) = &dinode.content {
         release(t, extents);
     }
     t.delete(keys::inode_location(dinode.ino));
-    for (key, _) in t.scan(&keys::attributes(dinode.ino), usize::MAX)? {
-        t.delete(key);
-    }
     t.count(-1, 0);
-    Ok(())
 }
 
 impl Meta {
@@ -152,19 +170,20 @@ impl Meta {
                     return Ok(false);
                 }
                 let dinode = find(t, ino)?.dinode;
-                let extents = t.scan(&keys::extents(ino), MAX_REMOVED_EXTENTS)?;
+                let extents = t.scan(&keys::extents(ino), MAX_REMOVED_KEYS)?;
                 for (key, value) in &extents {
                     release(t, &[super::content::decode_extent(key, value)?]);
                     t.delete(key.clone());
                 }
-                if extents.len() == MAX_REMOVED_EXTENTS {
+                let left = MAX_REMOVED_KEYS - extents.len();
+                if left == 0 || drop_attributes(t, ino, left)? {
                     return Ok(true);
                 }
                 t.delete(keys::orphan(ino));
                 if dinode.kind == FileKind::Directory {
                     t.delete(keys::directory(ino));
                 }
-                erase(t, &dinode)?;
+                erase(t, &dinode);
                 Ok(false)
             })?;
             freed(committed.dead, committed.seq);
@@ -174,8 +193,8 @@ impl Meta {
         }
     }
 
-    /// Removes orphans in one transaction, except those whose extents have keys of their own.
-    /// Returns these for [`Meta::drop_orphan`].
+    /// Removes orphans in one transaction, except those whose extents have keys of their own, and
+    /// those with many attributes. Returns these for [`Meta::drop_orphan`].
     ///
     /// # Errors
     /// When the metadata cannot be written.
@@ -187,7 +206,7 @@ impl Meta {
                     continue;
                 }
                 let dinode = find(t, ino)?.dinode;
-                if dinode.content == Content::Elsewhere {
+                if dinode.content == Content::Elsewhere || !drop_few_attributes(t, ino)? {
                     large.push(ino);
                     continue;
                 }
@@ -195,7 +214,7 @@ impl Meta {
                 if dinode.kind == FileKind::Directory {
                     t.delete(keys::directory(ino));
                 }
-                erase(t, &dinode)?;
+                erase(t, &dinode);
             }
             Ok(large)
         })?;
@@ -226,13 +245,13 @@ pub(super) fn must_be_empty(t: &mut Transaction, ino: Ino) -> Result<()> {
 /// Removes a directory whose entry is being removed or replaced.
 pub(super) fn drop_directory(t: &mut Transaction, entry: Entry, keep: bool) -> Result<bool> {
     let Entry::Inside(mut dinode) = entry else { return Err(Error::Corrupt("a directory with two names".into())) };
-    if keep {
+    if keep || !drop_few_attributes(t, dinode.ino)? {
         dinode.links = 0;
         t.put(keys::orphan(dinode.ino), &());
         t.put(keys::inode_location(dinode.ino), &InodeLocation::Here(dinode));
         return Ok(true);
     }
     t.delete(keys::directory(dinode.ino));
-    erase(t, &dinode)?;
+    erase(t, &dinode);
     Ok(false)
 }

@@ -126,13 +126,21 @@ impl Leases {
         self.openings.lock().current()
     }
 
+    /// The sessions from before the restart that were not reclaimed have ended. Returns whether
+    /// there are any.
+    pub(super) fn give_up_before(&self) -> bool {
+        // A thread that reclaims a session holds the table.
+        let table = self.table();
+        let gone = std::mem::take(&mut *self.before.lock());
+        drop(table);
+        !gone.is_empty()
+    }
+
     /// Ends the grace period.
     pub(super) fn end_grace(&self) {
-        // A thread that reclaims a session holds the table.
         let mut table = self.table();
         table.end_superseded();
         self.in_grace.store(false, Ordering::Relaxed);
-        self.before.lock().clear();
         self.owned.lock().clear();
         drop(table);
         self.changed.notify_all();

@@ -230,6 +230,12 @@ impl<V: Volume> Sessions<V> {
         let is_over = is_over && !self.leases().table().any_is_reclaiming(now);
         if self.leases().is_in_grace() && is_over {
             self.to_clean_up.store(true, Ordering::SeqCst);
+            // As in `leave`: the note comes before what others do then.
+            if self.leases().give_up_before()
+                && let Err(error) = self.note_sessions(false)
+            {
+                self.volume.warn(&format!("cannot note which clients are gone: {error}"));
+            }
             self.leases().end_grace();
         }
     }
@@ -366,6 +372,10 @@ impl<V: Volume> Sessions<V> {
             end(&mut self.leases().table())?
         };
         self.leases().before.lock().remove(&session);
+        // Note the end before others go on, whose changes come after it then: otherwise the session
+        // could come back after a crash, with its locks. And make it durable before anything is
+        // freed: it would miss what it wrote.
+        let noted = self.note_sessions(!left.sets.is_empty());
         self.leases().changed.notify_all();
         self.leases().locks.lock().end(session);
         self.leases().unlocked.notify_all();
@@ -373,10 +383,8 @@ impl<V: Volume> Sessions<V> {
         for &ino in &left.closed {
             self.closed(ino);
         }
-        // Make the end durable before anything is freed: otherwise the session could come back
-        // after a crash and miss what it wrote.
-        let noted = self.note_sessions(!left.sets.is_empty());
-        if let Err(error) = noted.and_then(|()| self.take_back(&left.sets)) {
+        let forgotten = noted.and_then(|()| self.volume.meta()?.forget_requests_of(session));
+        if let Err(error) = forgotten.and_then(|()| self.take_back(&left.sets)) {
             self.volume.warn(&format!("cannot take back what client {} wrote to: {error}", left.name));
             self.to_clean_up.store(true, Ordering::SeqCst);
         }

@@ -4,15 +4,13 @@
 //! is detected and never filled by mistake.
 
 use super::claim::{ClaimRequest, ClaimState, ClaimedChange};
-use super::claim_file::{self, ClaimFile};
+use super::claim_file::ClaimFile;
 use super::clock::Clock;
 use super::listing::list_directory;
 use super::open::{Open, make_room};
-use super::private::{LOST_AND_FOUND, make_private};
 use super::rename::rename_new;
-use super::tags;
 use super::unsynced::Unsynced;
-use super::volume_names::{CHUNKS, JOURNAL, LABEL, SNAPSHOTS, name_of};
+use super::volume_names::{CHUNKS, JOURNAL, SNAPSHOTS, name_of};
 use super::{Allocation, Durable, Owner, Presence, ReadPart, Space, Target, TargetFile, Wait, timed};
 use crate::{Error, Result, Shown, lock, unpoisoned};
 use rustix::fd::OwnedFd;
@@ -20,10 +18,10 @@ use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags
 use rustix::io::Errno;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
@@ -50,56 +48,17 @@ struct GivenName {
     replaces: bool,
 }
 
+/// Locks out other processes for as long as the directory is open.
+pub(super) fn lock_directory(directory: &File, path: &Path) -> Result<()> {
+    match rustix::fs::flock(directory, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => {
+            Err(Error::Conflict { path: path.to_path_buf(), what: "is in use by another process".into() })
+        }
+        _ => Ok(()),
+    }
+}
+
 impl Disk {
-    /// Formats a directory as a target. Creates it if it does not exist.
-    ///
-    /// # Errors
-    /// If it is a target already, contains other things, or cannot be written.
-    pub fn format(path: &Path) -> Result<Self> {
-        // Only this user gets access, whatever the umask: otherwise others could read chunks
-        // despite the permissions of files, or remove them.
-        make_private(path).map_err(Error::io("make the directory", path))?;
-        let mut private = DirBuilder::new();
-        private.mode(0o700);
-        let mut entries = std::fs::read_dir(path).map_err(Error::io("list", path))?;
-        let foreign = |entry: &std::fs::DirEntry| entry.file_name() != LOST_AND_FOUND;
-        if entries.any(|entry| entry.as_ref().map_or(true, foreign)) {
-            let what = if path.join(LABEL).exists() {
-                "is a target of a volume already"
-            } else {
-                "is not empty; give an empty directory"
-            };
-            return Err(Error::Conflict { path: path.to_path_buf(), what: what.into() });
-        }
-        for directory in [CHUNKS, JOURNAL, SNAPSHOTS] {
-            let below = path.join(directory);
-            private.create(&below).map_err(Error::io("make the directory", &below))?;
-        }
-        for number in 0..=u8::MAX {
-            let below = path.join(CHUNKS).join(format!("{number:02x}"));
-            private.create(&below).map_err(Error::io("make the directory", &below))?;
-        }
-        // It is made now, so that a disk that is full can be claimed later.
-        File::open(path).and_then(|directory| claim_file::create(&directory)).map_err(Error::io("write to", path))?;
-        if !tags::has_attributes(File::open(path).map_err(Error::io("open the directory", path))?) {
-            static NOTE: std::sync::Once = std::sync::Once::new();
-            NOTE.call_once(|| {
-                let path = Shown(path);
-                tracing::warn!("the file system of {path} has no extended attributes; chunks work without them");
-            });
-        }
-        for directory in [&path.join(CHUNKS), path] {
-            let sync = File::open(directory).and_then(|directory| directory.sync_all());
-            sync.map_err(Error::io("sync the directory", directory))?;
-        }
-        Self::open(path)
-    }
-
-    /// Whether a directory is formatted as a target.
-    pub fn is_one(path: &Path) -> bool {
-        path.join(CHUNKS).is_dir()
-    }
-
     /// Opens a directory that is formatted as a target.
     ///
     /// # Errors
@@ -150,12 +109,7 @@ impl Disk {
     /// # Errors
     /// `Conflict` if another process holds the lock. A file system without locks is used without.
     pub fn lock(&self) -> Result<()> {
-        match rustix::fs::flock(&self.directory, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => {
-                Err(Error::Conflict { path: self.path.clone(), what: "is in use by another process".into() })
-            }
-            _ => Ok(()),
-        }
+        lock_directory(&self.directory, &self.path)
     }
 
     fn files(&self) -> MutexGuard<'_, HashMap<TargetFile, Arc<Open>>> {
@@ -503,7 +457,7 @@ impl Target for Disk {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ReadAt;
+    use super::super::{ReadAt, tags};
     use super::*;
     use plan::Position;
     use plan::SetId;

@@ -13,6 +13,7 @@ mod directory;
 mod disk;
 mod faulty;
 mod file;
+mod formatting;
 mod listing;
 mod lock;
 mod loose;

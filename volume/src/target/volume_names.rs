@@ -6,6 +6,8 @@ use plan::{Position, SetId, TxId};
 pub(super) const LABEL: &str = "weft.label";
 const NEW_LABEL: &str = "weft.label.new";
 pub(super) const CHUNKS: &str = "chunks";
+/// The directory of the chunks until the target is formatted.
+pub(super) const UNFINISHED_CHUNKS: &str = "chunks.new";
 pub(super) const JOURNAL: &str = "journal";
 pub(super) const SNAPSHOTS: &str = "snapshots";
 

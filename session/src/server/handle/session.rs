@@ -224,8 +224,9 @@ impl<V: Volume> Session for Handle<V> {
     }
 
     fn recalled(&self, ino: Ino, number: u64, question: u64) -> Result<()> {
-        self.sessions.leases().table().answer(self.session, ino, question);
-        self.clean(&[(ino, number)])
+        self.sessions.leases().table().answer(self.session, ino, number, question);
+        self.sessions.leases().changed.notify_all();
+        Ok(())
     }
 
     fn reclaim_open(&self, ino: Ino, writes: u64) -> Result<()> {
@@ -234,7 +235,7 @@ impl<V: Volume> Session for Handle<V> {
     }
 
     fn reclaim_append(&self, ino: Ino, end: u64) -> Result<()> {
-        self.sessions.leases().table().reserve(ino, end, 0).map(drop).ok_or(Error::TooLarge)
+        self.sessions.leases().table().reserve(self.session, ino, end, 0).map(drop).ok_or(Error::TooLarge)
     }
 
     fn reserve_append(&self, ino: Ino, length: u64) -> Result<u64> {
@@ -250,7 +251,7 @@ impl<V: Volume> Session for Handle<V> {
             let mut table = leases.table();
             // The size may be from before a truncation.
             if table.cuts() == cuts && !table.is_being_cut(ino) {
-                return table.reserve(ino, size, length).ok_or(Error::TooLarge);
+                return table.reserve(self.session, ino, size, length).ok_or(Error::TooLarge);
             }
             while table.is_being_cut(ino) {
                 table = table.wait(&leases.changed);

@@ -104,10 +104,15 @@ impl Table {
         OpenQuestion { session, number, due: client.owed.get(&ino).map_or(0, |owed| owed.number) }
     }
 
-    /// Records the answer to a question. The numbers in it go to `clean`.
-    pub fn answer(&mut self, session: SessionId, ino: Ino, question: u64) {
+    /// Records the answer to a question: what was written before this number is committed. If it is
+    /// 0, there may be uncommitted data, or an append is under way.
+    pub fn answer(&mut self, session: SessionId, ino: Ino, number: u64, question: u64) {
         let asked = self.clients.get_mut(&session).and_then(|client| client.asked.get_mut(&ino));
         asked.into_iter().for_each(|asked| asked.answered = question.max(asked.answered));
+        if number > 0 {
+            self.settle_reservations(session, ino, question);
+        }
+        self.clean(session, &[(ino, number)]);
     }
 
     /// Whether a question has no answer yet and there may still be uncommitted data.

@@ -95,6 +95,16 @@ pub(super) struct OpenQuestion {
     due: u64,
 }
 
+/// The append reservations of a file.
+#[derive(Debug, Default)]
+struct Reservations {
+    /// The end of the last one.
+    end: u64,
+    /// The sessions that may have uncommitted bytes in theirs, each with the number of the last
+    /// question, about any file, that was asked before its last reservation.
+    of: HashMap<SessionId, u64>,
+}
+
 impl Client {
     /// The number of files that are recorded for it.
     fn files(&self) -> usize {
@@ -120,8 +130,8 @@ pub(super) struct Table {
     /// The number of the last question. Questions from before a restart had lower numbers.
     questions: u64,
     clients: BTreeMap<SessionId, Client>,
-    /// The ends of append reservations in open files.
-    ends: HashMap<Ino, u64>,
+    /// The append reservations in open files.
+    ends: HashMap<Ino, Reservations>,
     /// Files that are being truncated, and the number of truncations so far.
     being_cut: HashSet<Ino>,
     cuts: u64,

@@ -80,8 +80,7 @@ impl Table {
         }
         client.kept = held.kept.iter().copied().take(MAX_KEPT_FILES).collect();
         for &(ino, end) in &held.reserved {
-            let known = self.ends.entry(ino).or_default();
-            *known = end.max(*known);
+            let _ = self.reserve(session, ino, end, 0);
         }
     }
 }
@@ -153,7 +152,7 @@ mod tests {
                 [vec![], vec![SESSION], vec![], vec![SESSION]]
             );
         }
-        assert_eq!(table.reserve(Ino(2), 50, 10), Some(100));
+        assert_eq!(table.reserve(SESSION, Ino(2), 50, 10), Some(100));
         assert!(table.close(SESSION, Ino(2), 0), "one opener, however many writers there were");
         assert!(!table.close(SESSION, Ino(4), 0) && table.close(SESSION, Ino(4), 0));
     }

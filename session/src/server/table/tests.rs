@@ -146,14 +146,14 @@ fn writers_are_asked_until_they_answer() {
     // first question does not answer the second.
     table.clean(a, &[(Ino(9), 1)]);
     assert!(table.is_asked(Ino(9), &first));
-    table.answer(a, Ino(9), first.number);
+    table.answer(a, Ino(9), 0, first.number);
     assert!(!table.is_asked(Ino(9), &first) && table.is_asked(Ino(9), &second));
-    table.answer(a, Ino(9), second.number);
+    table.answer(a, Ino(9), 0, second.number);
     assert!(!table.is_asked(Ino(9), &second));
     [first, second].iter().for_each(|question| table.asked(Ino(9), question));
     // A late answer does not answer the current question.
     let third = table.ask(a, Ino(9));
-    table.answer(a, Ino(9), second.number);
+    table.answer(a, Ino(9), 0, second.number);
     assert!(table.is_asked(Ino(9), &third));
     // The file is still open for writing: there may be more.
     assert_eq!(table.writers(b, Ino(9), Whose::All), [a]);
@@ -257,21 +257,55 @@ fn appends_never_meet() {
     let mut table = Table::new(LEASE, SessionId(1));
     let a = begin(&mut table, None, "a", Instant::now()).0;
     table.open(a, Ino(9), 1);
-    assert_eq!(table.reserve(Ino(9), 100, 10), Some(100));
-    assert_eq!(table.reserve(Ino(9), 100, 10), Some(110));
-    assert_eq!(table.reserve(Ino(9), 500, 10), Some(500));
+    assert_eq!(table.reserve(a, Ino(9), 100, 10), Some(100));
+    assert_eq!(table.reserve(a, Ino(9), 100, 10), Some(110));
+    assert_eq!(table.reserve(a, Ino(9), 500, 10), Some(500));
     table.begin_cut(Ino(9));
     assert!(table.is_being_cut(Ino(9)) && !table.is_being_cut(Ino(8)));
-    table.end_cut(Ino(9), None);
-    assert_eq!((table.reserve(Ino(9), 0, 5), table.is_being_cut(Ino(9)), table.cuts()), (Some(510), false, 1));
+    table.end_cut(a, Ino(9), None);
+    assert_eq!((table.reserve(a, Ino(9), 0, 5), table.is_being_cut(Ino(9)), table.cuts()), (Some(510), false, 1));
     table.begin_cut(Ino(9));
-    table.end_cut(Ino(9), Some(0));
-    assert_eq!((table.reserve(Ino(9), 0, 5), table.cuts()), (Some(0), 2));
-    assert_eq!(table.reserve(Ino(9), u64::MAX, 5), None);
-    table.reserve(Ino(9), 3, 5);
+    table.end_cut(a, Ino(9), Some(0));
+    assert_eq!((table.reserve(a, Ino(9), 0, 5), table.cuts()), (Some(0), 2));
+    assert_eq!(table.reserve(a, Ino(9), u64::MAX, 5), None);
+    table.reserve(a, Ino(9), 3, 5);
     table.close(a, Ino(9), 1);
     // The appended data is not committed yet.
-    assert_eq!(table.reserve(Ino(9), 3, 5), Some(10));
+    assert_eq!(table.reserve(a, Ino(9), 3, 5), Some(10));
     table.clean(a, &[(Ino(9), 1)]);
-    assert_eq!(table.reserve(Ino(9), 3, 5), Some(3));
+    assert_eq!(table.reserve(a, Ino(9), 3, 5), Some(3));
+}
+
+/// What one client appended and has not committed gets there in the end, so nobody else may append
+/// there after a truncation by another client.
+#[test]
+fn a_truncation_keeps_the_reservations_of_others() {
+    let mut table = Table::new(LEASE, SessionId(1));
+    let [a, b] = ["a", "b"].map(|name| begin(&mut table, None, name, Instant::now()).0);
+    let empty = |table: &mut Table| {
+        table.begin_cut(Ino(9));
+        table.end_cut(b, Ino(9), Some(0));
+        table.reserve(b, Ino(9), 0, 1)
+    };
+    [a, b].iter().for_each(|session| assert!(table.open(*session, Ino(9), 1)));
+    assert_eq!(table.reserve(a, Ino(9), 100, 10), Some(100));
+    assert_eq!(empty(&mut table), Some(110));
+    // It was asked after the reservation, but did not commit all.
+    let question = table.ask(a, Ino(9));
+    table.answer(a, Ino(9), 0, question.number);
+    assert_eq!(empty(&mut table), Some(111));
+    // It appended once more after it was asked.
+    let question = table.ask(a, Ino(9));
+    assert_eq!(table.reserve(a, Ino(9), 0, 10), Some(112));
+    table.answer(a, Ino(9), 1, question.number);
+    assert_eq!(empty(&mut table), Some(122));
+    let question = table.ask(a, Ino(9));
+    table.answer(a, Ino(9), 1, question.number);
+    assert_eq!(empty(&mut table), Some(0));
+    // A restarted server learns of them.
+    table.reclaim(a, &Held { open: vec![(Ino(9), 1, 1)], reserved: vec![(Ino(9), 50)], ..Held::default() });
+    assert_eq!(empty(&mut table), Some(50));
+    // What a session that ends did not commit never gets there.
+    table.end(a);
+    assert_eq!(empty(&mut table), Some(0));
 }

@@ -1,0 +1,63 @@
+//! One job at a time archives into a directory: the parts of its large files are in one hidden
+//! directory there.
+
+use crate::transport::Broken;
+use fs::{FileLock, FileSystem};
+use plan::Ino;
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use volume::Control;
+
+/// How long a job waits for another one. The lock of one that was killed ends with the lease of its
+/// client.
+const WAIT: Duration = Duration::from_secs(90);
+
+/// The lock of a directory of a cluster. Elsewhere this process has the whole volume.
+pub struct DirectoryLock {
+    volume: Arc<FileSystem>,
+    directory: Ino,
+}
+
+/// The process is the owner: a client is locked out by others only.
+fn whole() -> FileLock {
+    let process = std::process::id();
+    FileLock { owner: process.into(), first: 0, last: u64::MAX, exclusive: true, process }
+}
+
+impl DirectoryLock {
+    /// Locks the directory of an archive, with the path `shown`, and waits for another job.
+    ///
+    /// # Errors
+    /// If another job has it for longer, or when the metadata server does not answer.
+    pub fn take(
+        volume: &Arc<FileSystem>,
+        directory: Ino,
+        shown: &[u8],
+        control: &Control,
+    ) -> Result<Option<Self>, Broken> {
+        let (begun, is_told) = (Instant::now(), Cell::new(false));
+        let goes_on = || {
+            if !is_told.replace(true) {
+                tracing::warn!("another job archives into {}, or was killed: waiting for it", volume::shown(shown));
+            }
+            begun.elapsed() < WAIT && control.go_on().is_ok()
+        };
+        match volume.lock(directory, &whole(), Some(&goes_on)) {
+            Ok(true) => Ok(Some(Self { volume: volume.clone(), directory })),
+            Err(fs::Error::Unsupported(_)) => Ok(None),
+            Ok(false) => {
+                control.go_on().map_err(|why| Broken(why.to_string()))?;
+                Err(Broken(format!("another job archives into {}: wait for its end", volume::shown(shown))))
+            }
+            Err(why) => Err(why.into()),
+        }
+    }
+}
+
+impl Drop for DirectoryLock {
+    fn drop(&mut self) {
+        // Otherwise it ends with the session.
+        let _ = self.volume.unlock(self.directory, whole().owner, 0, u64::MAX);
+    }
+}
