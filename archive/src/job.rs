@@ -193,7 +193,7 @@ pub struct Job {
     /// The attributes for the archive's own directory, if a source's directory becomes it.
     root: Option<Stat>,
     directory: Ino,
-    _one_at_a_time: Option<DirectoryLock>,
+    lock: Option<DirectoryLock>,
 }
 
 impl Job {
@@ -214,7 +214,7 @@ impl Job {
             _ => None,
         };
         let directory = make_directories(volume, target, 0o755)?;
-        let one_at_a_time = DirectoryLock::take(volume, directory.ino, target, control)?;
+        let lock = DirectoryLock::take(volume, directory.ino, target, control)?;
         let hidden = make_directories(volume, &crate::message::join(target, HIDDEN), 0o700)?.ino;
         if let Some(root) = &root {
             sync_directory(volume, &volume.attributes(directory.ino)?, root)?;
@@ -249,7 +249,7 @@ impl Job {
             crew: options.crew,
             root,
             directory: directory.ino,
-            _one_at_a_time: one_at_a_time,
+            lock,
         })
     }
 
@@ -310,8 +310,9 @@ impl Job {
     /// Removes what only the job needed, once nothing is left to do.
     ///
     /// # Errors
-    /// If the volume cannot be written.
+    /// If the volume cannot be written, or if another job may write to the directory.
     pub fn clean_up(&self) -> Result<(), Broken> {
+        self.lock.as_ref().map_or(Ok(()), DirectoryLock::check)?;
         let volume = &self.encoding.volume;
         loop {
             let listed = volume.list(self.encoding.hidden, 0, 1000)?;

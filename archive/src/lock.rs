@@ -6,12 +6,7 @@ use fs::{FileLock, FileSystem};
 use plan::Ino;
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use volume::Control;
-
-/// How long a job waits for another one. The lock of one that was killed ends with the lease of its
-/// client.
-const WAIT: Duration = Duration::from_secs(90);
 
 /// The lock of a directory of a cluster. Elsewhere this process has the whole volume.
 pub struct DirectoryLock {
@@ -26,31 +21,42 @@ fn whole() -> FileLock {
 }
 
 impl DirectoryLock {
-    /// Locks the directory of an archive, with the path `shown`, and waits for another job.
+    /// Locks the directory of an archive, with the path `shown`, and waits for another job. The
+    /// lock of one that was killed ends with the lease of its client.
     ///
     /// # Errors
-    /// If another job has it for longer, or when the metadata server does not answer.
+    /// If the job is cancelled, or when the metadata server does not answer.
     pub fn take(
         volume: &Arc<FileSystem>,
         directory: Ino,
         shown: &[u8],
         control: &Control,
     ) -> Result<Option<Self>, Broken> {
-        let (begun, is_told) = (Instant::now(), Cell::new(false));
+        let is_told = Cell::new(false);
         let goes_on = || {
             if !is_told.replace(true) {
                 tracing::warn!("another job archives into {}, or was killed: waiting for it", volume::shown(shown));
             }
-            begun.elapsed() < WAIT && control.go_on().is_ok()
+            control.go_on().is_ok()
         };
         match volume.lock(directory, &whole(), Some(&goes_on)) {
             Ok(true) => Ok(Some(Self { volume: volume.clone(), directory })),
             Err(fs::Error::Unsupported(_)) => Ok(None),
-            Ok(false) => {
-                control.go_on().map_err(|why| Broken(why.to_string()))?;
-                Err(Broken(format!("another job archives into {}: wait for its end", volume::shown(shown))))
-            }
+            Ok(false) => Err(Broken(format!("another job archives into {}", volume::shown(shown)))),
             Err(why) => Err(why.into()),
+        }
+    }
+}
+
+impl DirectoryLock {
+    /// Fails when the lock was lost with the session of this client: another job may have it.
+    ///
+    /// # Errors
+    /// With that reason.
+    pub fn check(&self) -> Result<(), Broken> {
+        match self.volume.holds_lock(self.directory, whole().owner) {
+            true => Ok(()),
+            false => Err(Broken("the metadata server did not hear of this job for too long: start it again".into())),
         }
     }
 }

@@ -100,6 +100,8 @@ impl Sharing for Engine {
 
     fn uncut(&self, _: Ino, _: u64) {}
 
+    fn begin_append(&self, _: Ino) {}
+
     fn begin_cut(&self, _: Ino) {}
 
     fn end_cut(&self, _: Ino) {}

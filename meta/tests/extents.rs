@@ -16,7 +16,7 @@ const EXTENT_BYTES: u64 = 4;
 /// Extents that refer to one stripe.
 const IN_STRIPE: u64 = 1000;
 /// The changes of one transaction: extents that go, and some more keys.
-const MAX_CHANGES: usize = 8192 + 100;
+const MAX_CHANGES: usize = 8192 + 300;
 
 /// An engine that counts commits, and fails after some number of them.
 struct Watched {

@@ -265,10 +265,11 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         return tell_plan(&planned, broken, targets, as_json);
     }
     let sampler = arguments.sources.watch(arguments.energy)?;
-    let done = Job::begin(volume.shared(), sources, &address.path, options, &control)
-        .and_then(|job| job.run(facts.clone(), Progress::new("archiving", as_json)));
     let mut checked = None;
-    let done = done.and_then(|(mut facts, broken)| {
+    let work = || {
+        // No other job writes to the directory before its manifest is there.
+        let job = Job::begin(volume.shared(), sources, &address.path, options, &control)?;
+        let (mut facts, broken) = job.run(facts.clone(), Progress::new("archiving", as_json))?;
         if facts.ending == Ending::Finished {
             archive::check::write_manifest(&volume, &address.path)?;
             if arguments.verify {
@@ -286,8 +287,10 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         if let Some(sampler) = sampler {
             archive::energy::account(sampler, &mut facts).iter().for_each(show::warning);
         }
+        drop(job);
         Ok((facts, broken))
-    });
+    };
+    let done = work();
     // Work that was done before a failure stays.
     let finished = volume.finish();
     let (facts, broken) = done.map_err(failed)?;

@@ -92,7 +92,7 @@ impl Store {
 
     /// Whether none of the directories is a target yet.
     pub fn is_blank(&self) -> bool {
-        self.slots.all().iter().all(|(_, slot)| slot.target().is_err())
+        self.slots.all().iter().all(|(_, slot)| slot.target().is_err() && slot.check_fault().is_ok())
     }
 
     /// The failure domain of all targets of this store, if known.
@@ -270,6 +270,7 @@ impl Store {
         let operands: Operands<'_> =
             postcard::from_bytes(&request.body).map_err(|_| bad("operands that cannot be read"))?;
         let place = self.slots.get_or_shared(operands.target)?;
+        place.check_fault()?;
         place.read_label_again();
         let (volume, wanted) = (place.volume().as_ref().map(|of| of.id), wanted(request.method, operands.file.into()));
         if let Some(refused) = self.refuses(&request, operands.token, wanted, volume).await {

@@ -8,11 +8,12 @@ use super::claim::Gate;
 use super::counts::Looked;
 use crate::ranks::{Formatting, ServedTarget, ServedVolume, StoreSlots};
 use crate::shares::Shares;
+use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use volume::ranked::{self, Ranked};
@@ -46,6 +47,8 @@ pub(super) struct TargetSlot {
     fault: Option<String>,
     /// The volume that the target's label names.
     volume: Ranked<Option<Of>, ServedVolume>,
+    /// How often the label changed: what was read before is not kept.
+    labels: AtomicU64,
     /// The label could not be read, and whether a thread tries that.
     unread: AtomicBool,
     reading: AtomicBool,
@@ -111,6 +114,7 @@ impl TargetSlot {
             path,
             fault: None,
             volume: Ranked::default(),
+            labels: AtomicU64::new(0),
             unread: AtomicBool::new(target.is_some()),
             reading: AtomicBool::new(false),
             target: Ranked::new(target),
@@ -121,7 +125,7 @@ impl TargetSlot {
             claims: Lane::new(MAX_RUNNING_CLAIMS, MAX_CLAIMS),
             looked: Arc::default(),
         };
-        slot.learn_volume();
+        slot.learn_volume(0);
         slot
     }
 
@@ -138,7 +142,7 @@ impl TargetSlot {
         }
         let slot = self.clone();
         let read = move || {
-            slot.learn_volume();
+            slot.learn_volume(slot.labels.load(Ordering::Acquire));
             std::thread::sleep(LABEL_PAUSE);
             slot.reading.store(false, Ordering::Release);
         };
@@ -147,21 +151,21 @@ impl TargetSlot {
         }
     }
 
-    fn learn_volume(&self) {
-        if self.unread.load(Ordering::Acquire)
-            && let Ok(target) = self.target()
-            && let Ok(found) = volume_of(&*target)
-        {
-            *self.volume.lock() = found;
-            self.unread.store(false, Ordering::Release);
+    /// Reads the label that is there since its last change, of that number.
+    fn learn_volume(&self, number: u64) {
+        let Ok(target) = self.target() else { return };
+        let found = volume_of(&*target);
+        let mut volume = self.volume.lock();
+        if self.labels.load(Ordering::Acquire) == number {
+            self.unread.store(found.is_err(), Ordering::Release);
+            *volume = found.ok().flatten();
         }
     }
 
     /// The label changed.
     pub fn label_changed(&self) {
-        *self.volume.lock() = None;
-        self.unread.store(true, Ordering::Release);
-        self.learn_volume();
+        let number = self.labels.fetch_add(1, Ordering::AcqRel) + 1;
+        self.learn_volume(number);
     }
 
     pub fn path(&self) -> &Path {
@@ -184,28 +188,39 @@ impl TargetSlot {
         self.disk.queue.taken()
     }
 
+    /// Fails if the directory could not be used when the store started.
+    ///
+    /// # Errors
+    /// With the reason.
+    pub fn check_fault(&self) -> io::Result<()> {
+        let told = |why| Err(io::Error::other(format!("{why}; when it is mended, start the store again")));
+        self.fault.as_ref().map_or(Ok(()), told)
+    }
+
     pub fn target(&self) -> io::Result<Arc<dyn Target>> {
-        if let Some(why) = &self.fault {
-            return Err(io::Error::other(format!("{why}; when it is mended, start the store again")));
-        }
+        self.check_fault()?;
         let target = self.target.lock();
         target.clone().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "it is not a target yet"))
     }
 
     pub fn format(&self) -> io::Result<()> {
         let _one_at_a_time = self.formatting.lock();
-        if self.fault.is_some() {
-            return self.target().map(drop);
-        }
+        self.check_fault()?;
         let Ok(target) = self.target() else {
-            Disk::format(&self.path).map_err(io::Error::other)?;
+            // An earlier one may have failed in its last step.
+            if !Disk::is_one(&self.path).map_err(io::Error::other)? {
+                Disk::format(&self.path).map_err(io::Error::other)?;
+            }
             let new = open(&self.path).map_err(io::Error::other)?;
             *self.target.lock() = Some(new);
             return Ok(());
         };
-        let made = target.read_at(TargetFile::Label, 0, &mut [0]).is_ok();
-        // A formatted target without a label is left over from an interrupted attempt.
-        if made { Err(io::ErrorKind::AlreadyExists.into()) } else { Ok(()) }
+        match target.read_at(TargetFile::Label, 0, &mut [0]) {
+            Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+            // A formatted target without a label is left over from an interrupted attempt.
+            Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(why) => Err(why),
+        }
     }
 }
 
@@ -215,14 +230,23 @@ fn open(path: &Path) -> fs::Result<Arc<dyn Target>> {
 }
 
 /// Whether a disk fails. Everything else is for the operator to mend first: another process has the
-/// disk, or its path is wrong.
+/// disk, its path is wrong, or there are too few open files.
 fn is_fault(error: &fs::Error) -> bool {
-    use io::ErrorKind as K;
-    let source = match error {
-        fs::Error::Volume(volume::Error::Io { source, .. }) => source,
-        _ => return false,
-    };
-    !matches!(source.kind(), K::NotFound | K::NotADirectory | K::PermissionDenied | K::InvalidInput)
+    let fs::Error::Volume(volume::Error::Io { source, .. }) = error else { return false };
+    let of_disks = [
+        Errno::IO,
+        Errno::NXIO,
+        Errno::NODEV,
+        Errno::NOMEDIUM,
+        Errno::ROFS,
+        Errno::STALE,
+        Errno::NOTCONN,
+        Errno::TIMEDOUT,
+        Errno::HOSTDOWN,
+        Errno::UCLEAN,
+        Errno::BADMSG,
+    ];
+    source.raw_os_error().is_some_and(|number| of_disks.iter().any(|of| of.raw_os_error() == number))
 }
 
 /// The target of a disk, if it is one, and those of the volumes that share it.
@@ -256,6 +280,10 @@ impl Slots {
     /// # Errors
     /// When two directories have the same name, or one is locked or is no directory; when all fail.
     pub fn open(directories: &[PathBuf]) -> fs::Result<Self> {
+        Self::open_with(directories, open_disk)
+    }
+
+    fn open_with(directories: &[PathBuf], open: impl Fn(&Path, &Lane) -> fs::Result<OnDisk>) -> fs::Result<Self> {
         let (mut all, mut usable, mut faults) = (BTreeMap::new(), 0, Vec::new());
         for path in directories {
             let path = std::path::absolute(path).map_err(|why| fs::Error::Invalid(why.to_string()))?;
@@ -264,7 +292,7 @@ impl Slots {
                 return Err(fs::Error::Invalid(format!("{} has no name to be called by", path.display())));
             }
             let disk = Lane::default();
-            let slot = match open_disk(&path, &disk) {
+            let slot = match open(&path, &disk) {
                 Ok((target, shared)) => {
                     all.extend(shared.into_iter().map(|(of, slot)| (format!("{name}{SEPARATOR}{of}"), Arc::new(slot))));
                     usable += 1;
@@ -282,10 +310,8 @@ impl Slots {
                 )));
             }
         }
-        if usable == 0
-            && let Some(why) = faults.pop()
-        {
-            return Err(fs::Error::Unavailable(why));
+        if usable == 0 && !faults.is_empty() {
+            return Err(fs::Error::Unavailable(faults.join("; ")));
         }
         faults.iter().for_each(|why| tracing::error!("the store goes on without a disk: {why}"));
         Ok(Self { all: Ranked::new(all) })
@@ -312,7 +338,9 @@ impl Slots {
 
     fn blank(&self, name: &str) -> io::Result<Arc<TargetSlot>> {
         let (disk, volume) = self.disk_of(name)?;
-        Ok(Arc::new(TargetSlot::new(disk.path.join(SHARED).join(volume), None, disk.disk.clone())))
+        let slot = TargetSlot::new(disk.path.join(SHARED).join(volume), None, disk.disk.clone());
+        // What is on a disk that fails is not known.
+        Ok(Arc::new(TargetSlot { fault: disk.fault.clone(), ..slot }))
     }
 
     /// All of them, in the order of their names.
@@ -331,6 +359,7 @@ impl Slots {
             return Ok(slot);
         }
         let slot = self.blank(name)?;
+        slot.check_fault()?;
         let shared = slot.path.parent().expect("it is below a disk");
         make_private(shared)?;
         slot.format()?;
@@ -377,6 +406,9 @@ fn shared_on(disk: &Path) -> fs::Result<Vec<(String, PathBuf)>> {
     let mut found = Vec::new();
     for entry in entries {
         let path = entry.map_err(cannot)?.path();
+        if path.file_name().is_some_and(|name| name == "lost+found") {
+            continue;
+        }
         // What an interrupted creation left is formatted again by the next one.
         let is_one = Disk::is_one(&path)?;
         if let Some(name) = path.file_name().and_then(|name| name.to_str()).filter(|_| is_one) {
@@ -450,20 +482,30 @@ mod tests {
     fn a_disk_that_fails_is_left_out() {
         let place = Place::new("fails");
         let [good, bad] = ["d1", "d2"].map(|name| place.0.join(name));
-        // An error that is none of a path that is wrong.
-        std::os::unix::fs::symlink(&bad, &bad).unwrap();
-        let slots = Slots::open(&[good.clone(), bad.clone()]).unwrap();
+        std::fs::create_dir(&bad).unwrap();
+        let fails = |number: Errno| {
+            let bad = bad.clone();
+            move |path: &Path, disk: &Lane| match path == bad {
+                true => Err(volume::Error::io("look at", path)(number).into()),
+                false => open_disk(path, disk),
+            }
+        };
+        let slots = Slots::open_with(&[good.clone(), bad.clone()], fails(Errno::IO)).unwrap();
         assert!(slots.format("d1").unwrap().target().is_ok());
-        for why in [slots.get("d2").unwrap().target().err(), slots.format("d2").err()] {
-            let why = why.unwrap();
-            assert!(
-                why.kind() != io::ErrorKind::NotFound && why.to_string().contains("start the store again"),
-                "{why}"
-            );
+        // It is not known whether they are there.
+        for name in ["d2", "d2:films"] {
+            for why in [slots.get_or_shared(name).unwrap().target().err(), slots.format(name).err()] {
+                let why = why.unwrap();
+                assert_ne!(why.kind(), io::ErrorKind::NotFound);
+                assert!(why.to_string().contains("start the store again"), "{why}");
+            }
         }
+        assert_eq!(std::fs::read_dir(&bad).unwrap().count(), 0);
         drop(slots);
-        assert!(Slots::open(&[bad]).is_err(), "there is no other");
-        assert!(Slots::open(&[good, place.0.join("typo")]).is_err());
+        assert!(Slots::open_with(&[bad.clone()], fails(Errno::IO)).is_err(), "there is no other");
+        for number in [Errno::MFILE, Errno::ACCESS, Errno::NOENT] {
+            assert!(Slots::open_with(&[good.clone(), bad.clone()], fails(number)).is_err());
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::error::lost;
 use crate::{Error, FileSystem, Result};
 use plan::Ino;
 use session::port::FileLock;
+use std::ops::RangeInclusive;
 
 impl FileSystem {
     fn locker(&self) -> Result<&Client> {
@@ -26,8 +27,10 @@ impl FileSystem {
         let client = self.locker()?;
         // The new lock may cover less than the owner held so far, so commit first.
         self.publish(ino)?;
-        let _under_way = client.locks.begin(ino, wanted.owner);
         loop {
+            // Between two requests, what is unsure of this owner can be settled: the holder that is
+            // waited for may wait for that.
+            let under_way = client.locks.begin(ino, wanted.owner);
             let asked = client.locks.asking();
             let locked = client.session.lock(ino, wanted.clone(), wait.is_some());
             let unsure = |_: &_| client.locks.is_unsure(ino, wanted.owner, wanted.first..=wanted.last);
@@ -38,6 +41,7 @@ impl FileSystem {
                 }
                 continue;
             }
+            drop(under_way);
             if self.is_closed() || wait.is_none_or(|goes_on| !goes_on()) {
                 return Ok(false);
             }
@@ -72,15 +76,36 @@ impl FileSystem {
         if self.losses(ino) > losses { published.and(Err(lost())) } else { published }
     }
 
-    /// Gives up what owners may have locked at the server beyond what they have here, since the
-    /// answers to their requests got lost. They may never ask again.
+    /// Whether an owner has any lock of a file that no session end took from it.
+    pub fn holds_lock(&self, ino: Ino, owner: u64) -> bool {
+        self.client().is_some_and(|client| client.locks.has(ino, owner, &(0..=u64::MAX)))
+    }
+
+    /// Makes the locks of owners at the server the same as here, where answers to their requests
+    /// got lost: they may never ask again.
     ///
     /// # Errors
     /// When the server does not answer.
     pub(crate) fn settle_locks(&self, client: &Client) -> Result<()> {
         while let Some(settling) = client.locks.settle() {
-            for range in &settling.ranges {
-                client.session.unlock(settling.of.0, settling.of.1, *range.start(), *range.end())?;
+            let (ino, owner) = settling.of;
+            let unlock = |range: &RangeInclusive<u64>| client.session.unlock(ino, owner, *range.start(), *range.end());
+            let mut done = settling.beyond.iter().try_for_each(unlock);
+            for held in &settling.held {
+                // The last request may have been one for a weaker lock.
+                match client.session.lock(ino, held.clone(), false) {
+                    Ok(true) => {}
+                    Ok(false) => _ = client.locks.lose_some(&[(ino, held.clone())]),
+                    Err(why) => done = done.and(Err(why)),
+                }
+            }
+            match done {
+                Err(why @ meta::Error::Unavailable(_)) => return Err(why.into()),
+                // It would be refused again.
+                Err(why) => {
+                    self.volume.warn(&format!("a lock whose answer got lost stays until this client ends: {why}"))
+                }
+                Ok(()) => {}
             }
             settling.done();
         }

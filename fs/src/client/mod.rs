@@ -353,8 +353,8 @@ impl FileSystem {
             step("getting chunk sets", &|| client.sets.refill(&self.store).map(drop))?;
         }
         step("telling what is clean", &|| self.tell_clean(client))?;
-        step("giving up locks", &|| self.settle_locks(client))?;
-        step("syncing old changes", &|| Ok(client.cache.sync_old(SYNC_INTERVAL)?))
+        step("syncing old changes", &|| Ok(client.cache.sync_old(SYNC_INTERVAL)?))?;
+        step("giving up locks", &|| self.settle_locks(client))
     }
 
     /// Whether no thread writes to a set any more, and no uncommitted data refers to it.
@@ -380,11 +380,10 @@ impl FileSystem {
             for (ino, number) in closed {
                 if dirty.get(&ino) == Some(&number) {
                     dirty.remove(&ino);
-                    client
-                        .reservations
-                        .lock()
-                        .extract_if(|of, reserved| *of == ino && reserved.is_idle())
-                        .for_each(drop);
+                    let mut reservations = client.reservations.lock();
+                    if reservations.get(&ino).is_some_and(Reserved::is_idle) {
+                        reservations.remove(&ino);
+                    }
                 }
             }
         }
@@ -400,8 +399,9 @@ impl FileSystem {
         };
         for (ino, reserved) in reservations.into_iter().filter(committed) {
             // Keep it if there was another append meanwhile.
-            if client.reservations.lock().get(&ino) == Some(&reserved) {
-                client.reservations.lock().remove(&ino);
+            let mut reservations = client.reservations.lock();
+            if reservations.get(&ino) == Some(&reserved) {
+                reservations.remove(&ino);
             }
         }
     }
@@ -437,18 +437,14 @@ impl FileSystem {
         loop {
             let Some(question) = client.recalled.lock().get(&ino).copied() else { return };
             let mut number = client.last_write_of(ino);
-            let mut is_settled = true;
-            if let Some(file) = self.table.find(ino) {
-                let done = self.hand_over(&file);
-                self.settle_reservations(client, Some(ino));
-                is_settled = !client.reservations.lock().contains_key(&ino);
-                if let Err(error) = done {
-                    // Answer despite the error: the other client sees what was committed before.
-                    // The number 0 says that there is still uncommitted data.
-                    number = 0;
-                    self.volume.warn(&format!("cannot commit what another client wants to read: {error}"));
-                }
+            if let Some(Err(error)) = self.table.find(ino).map(|file| self.hand_over(&file)) {
+                // Answer despite the error: the other client sees what was committed before. The
+                // number 0 says that there is still uncommitted data.
+                number = 0;
+                self.volume.warn(&format!("cannot commit what another client wants to read: {error}"));
             }
+            self.settle_reservations(client, Some(ino));
+            let is_settled = !client.reservations.lock().contains_key(&ino);
             if let Err(error) = self.answer_recall(client, ino, number, question, is_settled) {
                 self.volume.warn(&error.to_string());
             }

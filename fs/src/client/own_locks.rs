@@ -54,17 +54,19 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// What an owner has at the server and not here is being given up.
+/// The locks of an owner at the server and here are being made the same.
 pub(super) struct Settling<'a> {
     locks: &'a OwnLocks,
     /// The file and the owner.
     pub of: (Ino, u64),
-    /// It is to be unlocked.
-    pub ranges: Vec<RangeInclusive<u64>>,
+    /// What it may have at the server only.
+    pub beyond: Vec<RangeInclusive<u64>>,
+    /// What it has here, and may have in another way at the server.
+    pub held: Vec<FileLock>,
 }
 
 impl Settling<'_> {
-    /// The server unlocked all of it.
+    /// They are the same.
     pub fn done(self) {
         let (ino, owner) = self.of;
         self.locks.own.lock().unsure.unlock(ino, (OWN, owner), &(0..=u64::MAX));
@@ -84,6 +86,11 @@ pub(super) struct Asked(u64);
 
 /// The client's own list uses no session number.
 const OWN: SessionId = SessionId::NONE;
+
+/// A lock as the server is told of it.
+fn told(Lock { owner, range, exclusive, process }: Lock) -> FileLock {
+    FileLock { owner: owner.1, first: *range.start(), last: *range.end(), exclusive, process }
+}
 
 impl OwnLocks {
     pub(super) fn asking(&self) -> Asked {
@@ -113,16 +120,15 @@ impl OwnLocks {
         let all = own.unsure.all();
         let (ino, owner) = all.iter().map(|(ino, of)| (*ino, of.owner.1)).find(|of| !own.under_way.contains_key(of))?;
         let is_its = |(file, of): &(Ino, Lock)| *file == ino && of.owner.1 == owner;
-        let mut rest = Locks::default();
-        all.into_iter().filter(is_its).for_each(|(_, lock)| _ = rest.lock(ino, lock));
-        own.locks
-            .all()
-            .iter()
-            .filter(|held| is_its(held))
-            .for_each(|(_, held)| rest.unlock(ino, held.owner, &held.range));
+        let own_locks: Vec<Lock> = own.locks.all().into_iter().filter(is_its).map(|(_, lock)| lock).collect();
+        let mut beyond = Locks::default();
+        all.into_iter().filter(is_its).for_each(|(_, lock)| _ = beyond.lock(ino, lock));
+        let is_unsure = |held: &&Lock| own.unsure.has(ino, held.owner, &held.range);
+        let held = own_locks.iter().filter(is_unsure).map(|held| told(held.clone())).collect();
+        own_locks.iter().for_each(|held| beyond.unlock(ino, held.owner, &held.range));
         own.settling = Some((ino, owner));
-        let ranges = rest.all().into_iter().map(|(_, lock)| lock.range).collect();
-        Some(Settling { locks: self, of: (ino, owner), ranges })
+        let beyond = beyond.all().into_iter().map(|(_, lock)| lock.range).collect();
+        Some(Settling { locks: self, of: (ino, owner), beyond, held })
     }
 
     /// Records a lock that a server granted. Returns false if locks were reclaimed since the
@@ -177,14 +183,7 @@ impl OwnLocks {
         own.reclaims += 1;
         // The server takes over exactly these.
         own.unsure = Locks::default();
-        let reclaims = |Lock { owner, range, exclusive, process }: Lock| FileLock {
-            owner: owner.1,
-            first: *range.start(),
-            last: *range.end(),
-            exclusive,
-            process,
-        };
-        own.locks.all().into_iter().map(|(ino, held)| (ino, reclaims(held))).collect()
+        own.locks.all().into_iter().map(|(ino, held)| (ino, told(held))).collect()
     }
 
     /// Marks locks as lost that a server refused. Returns how many.
@@ -223,7 +222,8 @@ mod tests {
         assert!(own.got(own.asking(), Ino(7), &held));
         std::thread::scope(|scope| {
             let settling = own.settle().unwrap();
-            assert_eq!((&settling.ranges[..], settling.of), (&[0..=9, 20..=99][..], (Ino(7), 3)));
+            assert_eq!((&settling.beyond[..], settling.of), (&[0..=9, 20..=99][..], (Ino(7), 3)));
+            assert_eq!(settling.held, [held]);
             // The server does not answer.
             drop(settling);
             let settling = own.settle().unwrap();

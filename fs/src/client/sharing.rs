@@ -7,7 +7,7 @@ use crate::data::sharing::{Reservation, Sharing};
 use meta::Attributes;
 use plan::{Ino, SessionId, TargetId};
 use session::KERNEL_VALID_FOR;
-use session::port::{opening_of_answer, within_opening, within_session};
+use session::port::{only_within_session, opening_of_answer, within_opening};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -43,7 +43,8 @@ impl Sharing for Client {
         let number = if write { self.number_of_write(ino) } else { 0 };
         loop {
             let session = self.open.lock().session;
-            let opened = within_session(Some(session), || self.session.open(ino, number));
+            // Work of an earlier session may open and close it, too.
+            let opened = only_within_session(session, || self.session.open(ino, number));
             if opened.is_err() {
                 self.cache.wait_for_reclaim();
             }
@@ -73,7 +74,7 @@ impl Sharing for Client {
         };
         let number = if writes { self.number_of_write(ino) } else { 0 };
         let (session, opening) = now;
-        let closed = within_session(Some(session), || within_opening(opening, || self.session.close(ino, number)));
+        let closed = only_within_session(session, || within_opening(opening, || self.session.close(ino, number)));
         if closed.is_ok() {
             return closed;
         }
@@ -82,15 +83,20 @@ impl Sharing for Client {
         if (self.open.lock().session, self.opening()) == now { closed } else { Ok(()) }
     }
 
-    fn reserve(&self, ino: Ino, length: u64) -> Result<Option<Reservation>> {
+    fn begin_append(&self, ino: Ino) {
         let is_being_cut = |of: &HashMap<Ino, Reserved>| of.get(&ino).is_some_and(|reserved| reserved.cuts > 0);
-        // It counts from the request on: the server may have reserved what is not known here yet.
+        // It counts from before the request on: the server may have reserved what is not known here
+        // yet.
         self.reservations.lock().wait_while(&self.reserved, |of| is_being_cut(of)).entry(ino).or_default().waiting += 1;
+    }
+
+    fn reserve(&self, ino: Ino, length: u64) -> Result<Option<Reservation>> {
         loop {
-            let begin = self.session.reserve_append(ino, length).inspect_err(|_| self.appended(ino))?;
+            let session = self.number();
+            let begin = self.session.reserve_append(ino, length)?;
             let end = begin.saturating_add(length);
             let mut reservations = self.reservations.lock();
-            if self.is_of_this_opening() {
+            if self.is_of_this_opening() && self.number() == session {
                 let reserved = reservations.entry(ino).or_default();
                 reserved.end = end.max(reserved.end);
                 return Ok(Some(Reservation { begin, is_last: reserved.end == end }));

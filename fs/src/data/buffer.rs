@@ -63,33 +63,35 @@ impl Buffer {
         self.pending.is_empty() && self.in_flight == 0
     }
 
-    /// The ranges of pending data, in order. Those that touch are one.
-    pub fn pending(&self) -> Vec<Range<u64>> {
-        let mut ranges: Vec<Range<u64>> = Vec::new();
-        for extent in self.pending.iter() {
-            match ranges.last_mut() {
-                Some(last) if last.end == extent.offset => last.end = extent.end(),
-                _ => ranges.push(extent.range()),
-            }
-        }
-        ranges
+    /// Whether data is on its way into stripes.
+    pub fn any_in_flight(&self) -> bool {
+        self.in_flight > 0
     }
 
-    /// Whether some data of these ranges is on its way into stripes.
-    pub fn is_in_flight(&self, ranges: &[Range<u64>]) -> bool {
-        self.in_flight > 0 && ranges.iter().any(|range| self.pending.within(range).iter().any(is_bytes))
+    /// Whether some data of a range is on its way into stripes.
+    pub fn is_in_flight(&self, range: &Range<u64>) -> bool {
+        self.in_flight > 0 && self.pending.within(range).iter().any(is_bytes)
     }
 
-    /// The pending extents that are in stripes, as `stored`, without newer ones behind data that is
-    /// on its way: in a file that grows they would leave a hole. Those in `due` are older.
-    pub fn stored_of(&self, due: &[Range<u64>]) -> Vec<Extent> {
+    /// Whether some data of these ranges, which are in order, is in no stripe and not on its way.
+    pub fn is_dirty(&self, ranges: &[Range<u64>]) -> bool {
+        let tail = self.tail.as_ref().map(|(from, tail)| *from..from + tail.len() as u64);
+        self.dirty.iter().map(Extent::range).chain(tail).any(|dirty| meets(ranges, &dirty))
+    }
+
+    /// The pending extents that are in stripes, as `stored`, at most `limit`, and how many more are
+    /// in `due`, which are ranges in order and come first. Newer extents behind data that is on its
+    /// way are left out: in a file that grows they would leave a hole.
+    pub fn stored_of(&self, due: &[Range<u64>], limit: usize) -> (Vec<Extent>, usize) {
         let first = self.pending.iter().filter(|_| self.in_flight > 0).find(|extent| is_bytes(extent));
         let first = first.map_or(u64::MAX, |extent| extent.offset);
-        let is_due = |extent: &Extent| {
-            let at = due.partition_point(|range| range.end <= extent.offset);
-            due.get(at).is_some_and(|range| range.start < extent.end())
-        };
-        self.stored().filter(|extent| extent.offset < first || is_due(extent)).cloned().collect()
+        let (mut stored, newer): (Vec<&Extent>, Vec<&Extent>) =
+            self.stored().partition(|extent| meets(due, &extent.range()));
+        let left = stored.len().saturating_sub(limit);
+        stored.extend(newer.into_iter().filter(|extent| extent.offset < first));
+        stored.truncate(limit);
+        stored.sort_unstable_by_key(|extent| extent.offset);
+        (stored.into_iter().cloned().collect(), left)
     }
 
     /// A value that changes whenever taken data becomes dirty again.
@@ -305,6 +307,12 @@ impl Buffer {
             }
         }
     }
+}
+
+/// Whether a range meets one of several, which are in order.
+fn meets(ranges: &[Range<u64>], range: &Range<u64>) -> bool {
+    let at = ranges.partition_point(|of| of.end <= range.start);
+    ranges.get(at).is_some_and(|of| of.start < range.end)
 }
 
 fn is_bytes(extent: &Extent) -> bool {

@@ -5,7 +5,7 @@
 //! survives it, too.
 
 use crate::data::buffer::Taken;
-use crate::data::file::{File, FileState};
+use crate::data::file::{File, FileState, Locked};
 use crate::data::packer::Packer;
 use crate::data::write::stripe_of;
 use crate::{Error, FileSystem, Result};
@@ -43,6 +43,21 @@ enum Wait {
     ForMore,
 }
 
+/// A file of a commit, and what is due of it: all that was written before the commit began.
+struct Due {
+    file: Arc<File>,
+    ranges: Vec<Range<u64>>,
+    /// How often data was given back by then.
+    given_back: u64,
+}
+
+impl Due {
+    fn of(file: &Arc<File>) -> Self {
+        let mut state = file.state();
+        Self { file: file.clone(), ranges: state.buffer.covered(), given_back: state.buffer.given_back() }
+    }
+}
+
 /// The result of a commit.
 struct Committed {
     /// The sequence number of the transaction; 0 for none.
@@ -51,7 +66,7 @@ struct Committed {
     failed: Option<Error>,
     /// The transaction and everything before it is durable.
     durable: bool,
-    /// Extents in stripes that did not fit into the transaction.
+    /// Extents that were due and did not fit into the transaction.
     left: usize,
     /// Content of some files was refused and dropped. That of the others can be committed.
     dropped: bool,
@@ -75,27 +90,33 @@ impl FileSystem {
         packer.finish()
     }
 
-    /// Writes data into stripes that other threads had taken and gave back since these counts: they
-    /// failed, or a short rest was left. Waits for them in the ranges that are `due`.
-    fn flush_given_back(
+    /// Waits until what is due of a file is in stripes. With `store`, writes what other threads had
+    /// taken and give back meanwhile: they failed, or a short rest was left. With a deadline, waits
+    /// no longer: None then.
+    fn wait_for_due<'a>(
         &self,
-        files: &[Arc<File>],
-        before: &[u64],
-        due: &[Vec<Range<u64>>],
+        due: &'a Due,
+        store: bool,
         deadline: Option<Instant>,
-    ) -> Result<()> {
-        let mut packer = Packer::new(self);
-        for ((file, before), due) in files.iter().zip(before).zip(due) {
-            let taken = {
-                let Some(mut state) = aside(|| file.wait_for_arrivals(due, deadline)) else { continue };
-                // Take it before another thread does, which may fail again.
-                if state.buffer.given_back() == *before { Vec::new() } else { self.take_all(&mut state) }
-            };
+        failed: &mut Option<Error>,
+    ) -> Option<Locked<'a>> {
+        let mut given_back = due.given_back;
+        loop {
+            let mut state = aside(|| due.file.wait_for_arrivals(&due.ranges, deadline))?;
+            let is_new = std::mem::replace(&mut given_back, state.buffer.given_back()) != given_back;
+            if !store || !is_new || !state.buffer.is_dirty(&due.ranges) {
+                return Some(state);
+            }
+            // Take it before another thread does, which may fail again.
+            let taken = self.take_all(&mut state);
+            drop(state);
+            let mut packer = Packer::new(self);
             // Another flush may wait for what is in the packer: it holds nothing at the next wait.
-            packer.add_all(file, taken)?;
-            packer.finish()?;
+            if let Err(why) = packer.add_all(&due.file, taken).and_then(|()| packer.finish()) {
+                *failed = failed.take().or(Some(why));
+                return Some(due.file.state());
+            }
         }
-        Ok(())
     }
 
     fn take_all(&self, state: &mut FileState) -> Vec<Taken> {
@@ -156,20 +177,19 @@ impl FileSystem {
         let _one_at_a_time: Vec<_> = aside(|| files.iter().map(|file| file.content()).collect());
         // Data that is taken from buffers now must not be named in a later session.
         self.in_this_session(|| {
-            let mut done = self.commit_held(files, wait, store);
+            let due: Vec<Due> = files.iter().map(Due::of).collect();
+            let mut done = self.commit_held(&due, wait, store);
             if done.dropped {
-                done = self.commit_held(files, wait, store);
+                done = self.commit_held(&due, wait, store);
             }
             if done.failed.is_some() && files.iter().filter(|file| self.forget_lost(&mut file.state())).count() > 0 {
                 // Some sets were given up just now. Data outside of them can still be committed.
-                done = self.commit_held(files, wait, store);
+                done = self.commit_held(&due, wait, store);
             }
             // Commit only what did not fit. Data that is written meanwhile is left to a later
             // commit.
-            let mut left = done.left;
-            while left > 0 && done.failed.is_none() {
-                let next = self.commit_held(files, wait, false);
-                left = next.left.min(left.saturating_sub(EXTENTS_PER_COMMIT));
+            while done.left > 0 && done.failed.is_none() {
+                let next = self.commit_held(&due, wait, false);
                 done = Committed { seq: next.seq.max(done.seq), ..next };
             }
             done
@@ -177,14 +197,14 @@ impl FileSystem {
     }
 
     /// As `commit_group`; the caller holds the content lock of the files.
-    fn commit_held(&self, files: &[Arc<File>], wait: Wait, store: bool) -> Committed {
-        let mut unsettled = Unsettled { fs: self, parts: Vec::with_capacity(files.len()) };
+    fn commit_held(&self, due: &[Due], wait: Wait, store: bool) -> Committed {
+        let mut unsettled = Unsettled { fs: self, parts: Vec::with_capacity(due.len()) };
         let parts = &mut unsettled.parts;
-        let mut rest = Vec::with_capacity(files.len());
-        for file in files {
-            match self.take_inline(file, matches!(wait, Wait::Somebody | Wait::ForThis)) {
+        let mut rest = Vec::with_capacity(due.len());
+        for one in due {
+            match self.take_inline(&one.file, matches!(wait, Wait::Somebody | Wait::ForThis)) {
                 Some(part) => parts.push(part),
-                None => rest.push(file.clone()),
+                None => rest.push(one),
             }
         }
         let deadline = (wait == Wait::AWhile).then(|| Instant::now() + QUIET_TIMEOUT);
@@ -209,7 +229,8 @@ impl FileSystem {
                 Committed { seq, failed, durable, left, dropped: false }
             }
             Err(error) => {
-                let dropped = self.drop_superseded(files, &error);
+                let files: Vec<Arc<File>> = due.iter().map(|one| one.file.clone()).collect();
+                let dropped = self.drop_superseded(&files, &error);
                 Committed { seq: TxId(0), failed: failed.or(Some(error.into())), durable: false, left, dropped }
             }
         }
@@ -237,36 +258,26 @@ impl FileSystem {
     }
 
     /// Writes data of files into stripes, if `store` is set, and makes all their stripes durable.
-    /// Returns the number of extents left for another transaction, and the error if some data is
-    /// still dirty.
+    /// Returns the number of due extents left for another transaction, and the error if some data
+    /// is still dirty.
     fn put_in_stripes(
         &self,
-        files: &[Arc<File>],
+        files: &[&Due],
         store: bool,
         deadline: Option<Instant>,
         parts: &mut Vec<Part>,
     ) -> (usize, Option<Error>) {
-        let begin = |file: &Arc<File>| {
-            let mut state = file.state();
-            state.failed = None;
-            state.buffer.given_back()
-        };
-        let before: Vec<u64> = files.iter().map(begin).collect();
-        let mut failed = if store { self.flush(files).err() } else { None };
-        // All that was written so far is in these ranges.
-        let due: Vec<Vec<Range<u64>>> = files.iter().map(|file| file.state().buffer.pending()).collect();
-        if store && failed.is_none() {
-            failed = self.flush_given_back(files, &before, &due, deadline).err();
-        }
+        files.iter().for_each(|due| due.file.state().failed = None);
+        let all: Vec<Arc<File>> = files.iter().map(|due| due.file.clone()).collect();
+        let mut failed = if store { self.flush(&all).err() } else { None };
+        let stores = store && failed.is_none();
         let (inline, mut stored_any) = (parts.len(), false);
         let (mut space, mut left) = (EXTENTS_PER_COMMIT, 0);
-        for (file, due) in files.iter().zip(&due) {
-            let Some(mut state) = aside(|| file.wait_for_arrivals(due, deadline)) else { continue };
+        for due in files {
+            let Some(mut state) = self.wait_for_due(due, stores, deadline, &mut failed) else { continue };
             self.forget_lost(&mut state);
             failed = failed.or(state.failed.take());
-            let mut stored = state.buffer.stored_of(due);
-            let more = stored.len().saturating_sub(space);
-            stored.truncate(space);
+            let (stored, more) = state.buffer.stored_of(&due.ranges, space);
             space -= stored.len();
             left += more;
             if stored.is_empty() && more > 0 {
@@ -285,7 +296,7 @@ impl FileSystem {
             stored_any |= !stored.is_empty();
             let ranges = stored.into_iter().map(|extent| (extent.range(), vec![extent])).collect();
             let edit = ContentEdit { ranges, resize, modified: state.buffer.modified };
-            parts.push(Part { file: file.clone(), edit, taken: Vec::new() });
+            parts.push(Part { file: due.file.clone(), edit, taken: Vec::new() });
         }
         if stored_any {
             // Name only stripes that are durable. A file whose sets cannot be synced keeps no other
@@ -332,10 +343,10 @@ impl FileSystem {
             self.change_buffer(&mut state, |buffer| buffer.inlined(taken, &extents));
             // Clear the time only now: until the commit, only this process knew it. A later write
             // has another time.
-            if state.buffer.modified == edit.modified {
+            if edit.modified.is_some() && state.buffer.modified == edit.modified {
                 // The data that is left is a later change. Its new time shows others that there is
                 // something new.
-                let is_left = state.buffer.dirty_bytes() > 0 || !state.buffer.nothing_pending();
+                let is_left = state.buffer.dirty_bytes() > 0 || state.buffer.any_in_flight();
                 state.buffer.modified = is_left.then(|| self.stamp_of_write());
             }
             // Where the metadata is elsewhere, its server moves it.

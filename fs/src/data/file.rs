@@ -98,7 +98,16 @@ impl File {
     /// Waits until nothing is on its way in these ranges. What is taken from others is not waited
     /// for: a program may write all the time. With a deadline, waits no longer: None then.
     pub fn wait_for_arrivals(&self, due: &[Range<u64>], deadline: Option<Instant>) -> Option<Locked<'_>> {
-        let waits = |state: &FileState| state.buffer.is_in_flight(due);
+        // Those before it have arrived. All are looked at again at the end, as they may be taken
+        // anew meanwhile.
+        let mut next = 0;
+        let mut waits = |state: &FileState| {
+            let is_in_flight = |range: &Range<u64>| state.buffer.is_in_flight(range);
+            let rest = due[next..].iter().position(is_in_flight).map(|number| next + number);
+            let found = rest.or_else(|| due[..next].iter().position(is_in_flight));
+            next = found.unwrap_or(due.len());
+            found.is_some()
+        };
         let Some(deadline) = deadline else { return Some(self.state().wait_while(&self.arrived, |of| waits(of))) };
         let left = deadline.saturating_duration_since(Instant::now());
         let state = self.state().wait_timeout_while(&self.arrived, left, |of| waits(of));

@@ -44,6 +44,9 @@ pub(crate) trait Sharing: Send + Sync {
     /// When the server cannot be reached.
     fn close(&self, ino: Ino) -> meta::Result<()>;
 
+    /// This client is about to append to a file: waits while it truncates it.
+    fn begin_append(&self, ino: Ino);
+
     /// Reserves bytes at the end of a file for an append; None where no other client can append.
     ///
     /// # Errors

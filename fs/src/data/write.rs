@@ -38,6 +38,25 @@ fn end_of(offset: u64, length: u64) -> Result<u64> {
     offset.checked_add(length).filter(|&end| end <= MAX_SIZE).ok_or(Error::Meta(meta::Error::TooLarge))
 }
 
+/// An append to a file, until its bytes are in the buffer or will never be.
+struct Appending<'a> {
+    sharing: &'a dyn Sharing,
+    ino: Ino,
+}
+
+impl<'a> Appending<'a> {
+    fn begin(sharing: &'a dyn Sharing, ino: Ino) -> Self {
+        sharing.begin_append(ino);
+        Self { sharing, ino }
+    }
+}
+
+impl Drop for Appending<'_> {
+    fn drop(&mut self) {
+        self.sharing.appended(self.ino);
+    }
+}
+
 /// A truncation of a file: meanwhile this client does not append to it.
 struct Cutting<'a> {
     sharing: &'a dyn Sharing,
@@ -46,8 +65,9 @@ struct Cutting<'a> {
 
 impl<'a> Cutting<'a> {
     fn begin(sharing: &'a dyn Sharing, ino: Ino) -> Self {
+        let cutting = Self { sharing, ino };
         sharing.begin_cut(ino);
-        Self { sharing, ino }
+        cutting
     }
 }
 
@@ -107,13 +127,12 @@ impl FileSystem {
             return Ok(());
         }
         // Other clients may append, too.
+        let _appending = Appending::begin(self.sharing(), ino);
         let reserved = self.store.targets.steps().metadata(|| self.sharing().reserve(ino, data.len() as u64))?;
         let Some(Reservation { begin, is_last }) = reserved else {
             return self.write_at(ino, None, data);
         };
-        let done = self.write_reserved(ino, begin, is_last, data);
-        self.sharing().appended(ino);
-        done
+        self.write_reserved(ino, begin, is_last, data)
     }
 
     fn write_reserved(&self, ino: Ino, begin: u64, is_last: bool, data: &[u8]) -> Result<()> {
@@ -195,7 +214,7 @@ impl FileSystem {
                 // What others appended so far is cut off, too: they commit it for an opener. The
                 // size that is known here may be older.
                 self.sharing().open(ino, true)?;
-                self.sharing().close(ino)?;
+                let _ = self.sharing().close(ino);
             }
             let _no_appends = Cutting::begin(self.sharing(), ino);
             self.edit(ino, |_| Ok(Some((size..MAX_SIZE, None, Resize::To(size)))))

@@ -63,10 +63,13 @@ fn drop_few_attributes(t: &mut Transaction, ino: Ino) -> Result<bool> {
     Ok(are_few)
 }
 
-/// Removes some attributes of a file, at most `limit`. Returns whether there may be more.
-fn drop_attributes(t: &mut Transaction, ino: Ino, limit: usize) -> Result<bool> {
-    let some = t.scan(&keys::attributes(ino), limit)?;
-    let more = some.len() == limit;
+/// The most attributes that one transaction removes: each may have 64 KiB, which are read for that.
+const MANY_ATTRIBUTES: usize = 256;
+
+/// Removes some attributes of a file. Returns whether there may be more.
+fn drop_attributes(t: &mut Transaction, ino: Ino) -> Result<bool> {
+    let some = t.scan(&keys::attributes(ino), MANY_ATTRIBUTES)?;
+    let more = some.len() == MANY_ATTRIBUTES;
     some.into_iter().for_each(|(key, _)| t.delete(key));
     Ok(more)
 }
@@ -175,8 +178,7 @@ impl Meta {
                     release(t, &[super::content::decode_extent(key, value)?]);
                     t.delete(key.clone());
                 }
-                let left = MAX_REMOVED_KEYS - extents.len();
-                if left == 0 || drop_attributes(t, ino, left)? {
+                if extents.len() == MAX_REMOVED_KEYS || drop_attributes(t, ino)? {
                     return Ok(true);
                 }
                 t.delete(keys::orphan(ino));

@@ -28,6 +28,12 @@ pub fn within_session<T>(session: Option<SessionId>, work: impl FnOnce() -> T) -
     work()
 }
 
+/// The same for work that belongs to `session`, whatever the work around it belongs to.
+pub fn only_within_session<T>(session: SessionId, work: impl FnOnce() -> T) -> T {
+    let _before = Before(SESSION.replace(Some(session)));
+    work()
+}
+
 /// The session that the requests of this thread belong to. `None` means the current session.
 pub fn session_of_work() -> Option<SessionId> {
     SESSION.get()
@@ -81,6 +87,7 @@ mod tests {
     fn the_outer_work_says_whose_the_inner_is() {
         let seen = within_session(Some(SessionId(7)), || {
             let inner = within_session(Some(SessionId(8)), session_of_work);
+            assert_eq!(only_within_session(SessionId(8), session_of_work), Some(SessionId(8)));
             (session_of_work(), inner, within_session(None, session_of_work))
         });
         assert_eq!(seen, (Some(SessionId(7)), Some(SessionId(7)), Some(SessionId(7))));

@@ -15,7 +15,10 @@ mod sound;
 mod table;
 mod takeover;
 
-pub use bound::{answered_by, opening_of_answer, opening_of_work, session_of_work, within_opening, within_session};
+pub use bound::{
+    answered_by, only_within_session, opening_of_answer, opening_of_work, session_of_work, within_opening,
+    within_session,
+};
 pub use file_lock::FileLock;
 pub use takeover::{Entered, Entry, Held, Opening, VERSION, Welcome};
 

@@ -50,6 +50,22 @@ struct Ticks {
     clean_up_from: Instant,
 }
 
+/// A session that has ended, until others may go on, also after a panic.
+struct Goes<'a, V: Volume> {
+    sessions: &'a Sessions<V>,
+    session: SessionId,
+}
+
+impl<V: Volume> Drop for Goes<'_, V> {
+    fn drop(&mut self) {
+        let leases = self.sessions.leases();
+        leases.changed.notify_all();
+        leases.locks.lock().end(self.session);
+        leases.unlocked.notify_all();
+        self.sessions.recalls.lock().remove(&self.session);
+    }
+}
+
 impl<V: Volume> Sessions<V> {
     /// Serves a volume that was opened to serve clients. The grace period lasts for one lease, or
     /// until all earlier sessions are reclaimed; only then is freed what no session holds.
@@ -369,17 +385,17 @@ impl<V: Volume> Sessions<V> {
     pub(super) fn leave(&self, session: SessionId, end: impl FnOnce(&mut Table) -> Option<Left>) -> Option<Left> {
         let left = {
             let _nobody_names = self.leases().naming.write();
-            end(&mut self.leases().table())?
+            let mut table = self.leases().table();
+            let left = end(&mut table)?;
+            self.leases().before.lock().remove(&session);
+            left
         };
-        self.leases().before.lock().remove(&session);
+        let goes = Goes { sessions: self, session };
         // Note the end before others go on, whose changes come after it then: otherwise the session
         // could come back after a crash, with its locks. And make it durable before anything is
         // freed: it would miss what it wrote.
         let noted = self.note_sessions(!left.sets.is_empty());
-        self.leases().changed.notify_all();
-        self.leases().locks.lock().end(session);
-        self.leases().unlocked.notify_all();
-        self.recalls.lock().remove(&session);
+        drop(goes);
         for &ino in &left.closed {
             self.closed(ino);
         }

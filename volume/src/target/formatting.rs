@@ -40,6 +40,8 @@ impl Disk {
         // Only this user gets access, whatever the umask: otherwise others could read chunks
         // despite the permissions of files, or remove them.
         make_private(path).map_err(Error::io("make the directory", path))?;
+        let directory = File::open(path).map_err(Error::io("open the directory", path))?;
+        let locked = lock_directory(&directory, path);
         let mut private = DirBuilder::new();
         private.mode(0o700);
         let mut entries = std::fs::read_dir(path).map_err(Error::io("list", path))?;
@@ -56,9 +58,8 @@ impl Disk {
             };
             return Err(Error::Conflict { path: path.to_path_buf(), what: what.into() });
         }
-        let directory = File::open(path).map_err(Error::io("open the directory", path))?;
         // Until the end, nobody else takes this for what an interrupted try left.
-        lock_directory(&directory, path)?;
+        locked?;
         if is_unfinished {
             remove_unfinished(path).map_err(Error::io("remove what an interrupted try left in", path))?;
         }

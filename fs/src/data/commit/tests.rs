@@ -1,4 +1,4 @@
-use super::{Packer, Taken};
+use super::{Due, Packer, Taken, Wait};
 use crate::testing::{Lab, Way, make};
 use session::transport::Call;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -154,6 +154,62 @@ fn a_sync_does_not_wait_for_what_is_written_after_it() {
         ended
     });
     assert!(did_not_wait);
+}
+
+/// What a thread in the background gives back while a sync writes the rest was written before the
+/// sync, and newer data before it in the file is on its way meanwhile.
+#[test]
+fn a_sync_commits_what_is_given_back_while_it_begins() {
+    let lab = Lab::new("rs:2+1", 3);
+    let fs = lab.open();
+    let ino = make(&fs, "file");
+    fs.open(ino, true).unwrap();
+    let file = fs.table.enter(ino);
+    let piece = |at: u64| {
+        fs.write(ino, at, &[7; 300_000]).unwrap();
+        fs.take_all(&mut file.state())
+    };
+    let old = piece(1_000_000);
+    let due = Due::of(&file);
+    old.iter().for_each(|piece| fs.landed(&file, piece, None));
+    let newer = piece(0);
+    // They took what was given back, too, and give it back once more.
+    assert_eq!(newer.len(), 2);
+    let (first, again) = newer.split_at(1);
+    std::thread::scope(|scope| {
+        let commit = scope.spawn(|| {
+            let _content = file.content();
+            fs.commit_held(&[due], Wait::No, true)
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!commit.is_finished(), "it is on its way");
+        again.iter().for_each(|piece| fs.landed(&file, piece, None));
+        let done = commit.join().unwrap();
+        assert!(done.failed.is_none() && done.left == 0);
+    });
+    let (size, extents) = fs.meta.content(ino, 0..u64::MAX).unwrap();
+    assert_eq!((size, extents[0].range()), (1_300_000, 1_000_000..1_300_000));
+    first.iter().for_each(|piece| fs.landed(&file, piece, None));
+    fs.sync(ino).unwrap();
+    assert_eq!(fs.uncommitted().0, 0);
+}
+
+/// More pieces than one transaction names, and a time that a program set after it wrote them.
+#[test]
+fn a_time_that_was_set_stays_through_a_commit_of_many_transactions() {
+    let lab = Lab::new("rs:2+1", 3);
+    let fs = lab.open();
+    let ino = make(&fs, "file");
+    fs.open(ino, true).unwrap();
+    for number in 0..20_000 {
+        fs.write(ino, number * 10, b"some").unwrap();
+    }
+    let time = crate::Time { seconds: 77, nanoseconds: 5 };
+    let change = crate::SetAttributes { modified: Some(crate::SetTime::To(time)), ..Default::default() };
+    fs.set_attributes(ino, change).unwrap();
+    fs.sync(ino).unwrap();
+    assert_eq!((fs.attributes(ino).unwrap().modified, fs.uncommitted().0), (time, 0));
+    assert_eq!(fs.meta.attributes(ino).unwrap().allocated, 80_000);
 }
 
 /// As while a program writes to it faster than the targets take it.

@@ -139,11 +139,12 @@ impl Writer {
     pub fn settle(&mut self) -> Result<(), KvError> {
         let (asked, suspects) = {
             let mut files = self.shared.files();
+            // A suspect that comes before its request is kept for that.
+            if files.asked == self.settled {
+                return Ok(());
+            }
             (files.asked, std::mem::take(&mut files.suspects))
         };
-        if asked == self.settled {
-            return Ok(());
-        }
         for (place, why, running) in suspects {
             // Its thread may still work on the target, which is no mirror again until that ends.
             self.ending.push((place.0, running));
