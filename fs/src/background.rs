@@ -220,7 +220,7 @@ impl FileSystem {
             self.step("writing data out", || {
                 let held = self.table.all();
                 let files: Vec<Arc<File>> = held.iter().map(|file| Arc::clone(file)).collect();
-                self.memory.attempt(|| self.flush(&files))
+                self.memory.attempt(|| self.flush(&files, false))
             });
         }
         let since = Instant::now().checked_sub(COMMIT_AFTER);

@@ -163,7 +163,14 @@ impl ExtentMap {
 
     /// Those that meet `range`, clipped to it, in order.
     pub fn within(&self, range: &Range<u64>) -> Vec<Extent> {
-        self.from(range.start).take_while(|extent| extent.offset < range.end).filter_map(|e| e.clip(range)).collect()
+        self.meeting(range).filter_map(|extent| extent.clip(range)).collect()
+    }
+
+    /// Those that meet `range`, in order.
+    pub fn meeting(&self, range: &Range<u64>) -> impl Iterator<Item = &Extent> {
+        let range = range.clone();
+        let reached = self.from(range.start).take_while(move |extent| extent.offset < range.end);
+        reached.filter(move |extent| extent.end() > range.start)
     }
 
     /// Gives `range` the content `new`; returns what was there.

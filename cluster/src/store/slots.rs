@@ -212,15 +212,20 @@ impl TargetSlot {
                 Disk::format(&self.path).map_err(io::Error::other)?;
             }
             let new = open(&self.path).map_err(io::Error::other)?;
-            *self.target.lock() = Some(new);
-            return Ok(());
+            *self.target.lock() = Some(new.clone());
+            return check_unlabelled(&*new);
         };
-        match target.read_at(TargetFile::Label, 0, &mut [0]) {
-            Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
-            // A formatted target without a label is left over from an interrupted attempt.
-            Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(why) => Err(why),
-        }
+        check_unlabelled(&*target)
+    }
+}
+
+/// Fails if a target has a label. One that is formatted and has none is left over from an
+/// interrupted attempt.
+fn check_unlabelled(target: &dyn Target) -> io::Result<()> {
+    match target.read_at(TargetFile::Label, 0, &mut [0]) {
+        Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(why) => Err(why),
     }
 }
 
@@ -245,6 +250,10 @@ fn is_fault(error: &fs::Error) -> bool {
         Errno::HOSTDOWN,
         Errno::UCLEAN,
         Errno::BADMSG,
+        Errno::NODATA,
+        Errno::REMOTEIO,
+        Errno::NOLINK,
+        Errno::ILSEQ,
     ];
     source.raw_os_error().is_some_and(|number| of_disks.iter().any(|of| of.raw_os_error() == number))
 }
@@ -502,7 +511,7 @@ mod tests {
         }
         assert_eq!(std::fs::read_dir(&bad).unwrap().count(), 0);
         drop(slots);
-        assert!(Slots::open_with(&[bad.clone()], fails(Errno::IO)).is_err(), "there is no other");
+        assert!(Slots::open_with(std::slice::from_ref(&bad), fails(Errno::IO)).is_err(), "there is no other");
         for number in [Errno::MFILE, Errno::ACCESS, Errno::NOENT] {
             assert!(Slots::open_with(&[good.clone(), bad.clone()], fails(number)).is_err());
         }

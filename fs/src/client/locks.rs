@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::error::lost;
 use crate::{Error, FileSystem, Result};
 use plan::Ino;
-use session::port::FileLock;
+use session::port::{FileLock, within_session};
 use std::ops::RangeInclusive;
 
 impl FileSystem {
@@ -87,29 +87,39 @@ impl FileSystem {
     /// # Errors
     /// When the server does not answer.
     pub(crate) fn settle_locks(&self, client: &Client) -> Result<()> {
-        while let Some(settling) = client.locks.settle() {
+        loop {
+            // In another session the owner has lost all of it.
+            let session = client.number();
+            let Some(settling) = client.locks.settle() else { return Ok(()) };
             let (ino, owner) = settling.of;
             let unlock = |range: &RangeInclusive<u64>| client.session.unlock(ino, owner, *range.start(), *range.end());
-            let mut done = settling.beyond.iter().try_for_each(unlock);
-            for held in &settling.held {
-                // The last request may have been one for a weaker lock.
-                match client.session.lock(ino, held.clone(), false) {
-                    Ok(true) => {}
-                    Ok(false) => _ = client.locks.lose_some(&[(ino, held.clone())]),
-                    Err(why) => done = done.and(Err(why)),
+            let settled = within_session(Some(session), || {
+                settling.beyond.iter().try_for_each(unlock)?;
+                for held in &settling.held {
+                    let (asked, range) = (client.locks.asking(), held.first..=held.last);
+                    // The last request may have been one for a weaker lock.
+                    if !client.session.lock(ino, held.clone(), false)? {
+                        client.locks.lose_some(&[(ino, held.clone())]);
+                        unlock(&range)?;
+                    } else if client.locks.asking() != asked {
+                        // What the owner has is being reclaimed from another server.
+                        client.locks.is_unsure(ino, owner, range);
+                        return Ok(false);
+                    }
                 }
-            }
-            match done {
+                Ok(true)
+            });
+            match settled {
+                Ok(false) => return Ok(()),
                 Err(why @ meta::Error::Unavailable(_)) => return Err(why.into()),
                 // It would be refused again.
                 Err(why) => {
                     self.volume.warn(&format!("a lock whose answer got lost stays until this client ends: {why}"))
                 }
-                Ok(()) => {}
+                Ok(true) => {}
             }
             settling.done();
         }
-        Ok(())
     }
 
     /// Commits what was written to a file, so that other clients see it.

@@ -30,6 +30,8 @@ pub(crate) struct Buffer {
     in_flight_bytes: u64,
     /// How often taken data became dirty again.
     given_back: u64,
+    /// What a commit that is under way commits, in order: only that commit takes it.
+    due: Vec<Range<u64>>,
     /// The size with all writes that this process knows; None: as committed.
     pub size: Option<u64>,
     /// The time of the last write; None: not written since the last commit.
@@ -70,7 +72,7 @@ impl Buffer {
 
     /// Whether some data of a range is on its way into stripes.
     pub fn is_in_flight(&self, range: &Range<u64>) -> bool {
-        self.in_flight > 0 && self.pending.within(range).iter().any(is_bytes)
+        self.in_flight > 0 && self.pending.meeting(range).any(is_bytes)
     }
 
     /// Whether some data of these ranges, which are in order, is in no stripe and not on its way.
@@ -80,15 +82,16 @@ impl Buffer {
     }
 
     /// The pending extents that are in stripes, as `stored`, at most `limit`, and how many more are
-    /// in `due`, which are ranges in order and come first. Newer extents behind data that is on its
-    /// way are left out: in a file that grows they would leave a hole.
-    pub fn stored_of(&self, due: &[Range<u64>], limit: usize) -> (Vec<Extent>, usize) {
-        let first = self.pending.iter().filter(|_| self.in_flight > 0).find(|extent| is_bytes(extent));
-        let first = first.map_or(u64::MAX, |extent| extent.offset);
-        let (mut stored, newer): (Vec<&Extent>, Vec<&Extent>) =
+    /// due, which come first. Others, `newer` ones, are left out behind data that is on its way: in
+    /// a file that grows they would leave a hole.
+    pub fn stored_of_commit(&self, newer: bool, limit: usize) -> (Vec<Extent>, usize) {
+        let due = &self.due;
+        let on_its_way = self.pending.iter().filter(|_| self.in_flight > 0).find(|extent| is_bytes(extent));
+        let first = if newer { on_its_way.map_or(u64::MAX, |extent| extent.offset) } else { 0 };
+        let (mut stored, others): (Vec<&Extent>, Vec<&Extent>) =
             self.stored().partition(|extent| meets(due, &extent.range()));
         let left = stored.len().saturating_sub(limit);
-        stored.extend(newer.into_iter().filter(|extent| extent.offset < first));
+        stored.extend(others.into_iter().filter(|extent| extent.offset < first));
         stored.truncate(limit);
         stored.sort_unstable_by_key(|extent| extent.offset);
         (stored.into_iter().cloned().collect(), left)
@@ -162,27 +165,45 @@ impl Buffer {
         self.dirty_bytes -= replaced;
     }
 
+    /// Begins a commit of what is in this buffer. Returns its ranges, in order.
+    pub fn begin_commit(&mut self) -> Vec<Range<u64>> {
+        self.due = self.covered();
+        self.due.clone()
+    }
+
+    /// The commit succeeded or failed.
+    pub fn end_commit(&mut self) {
+        self.due.clear();
+    }
+
     /// Takes dirty data, in order, for stripes of `stripe` bytes: whole stripes, or everything if
-    /// `all` is set. The data is pending until `written` is called for it.
+    /// `all` is set. What is due to a commit is left to that. The data is pending until `written`
+    /// is called for it.
     pub fn take(&mut self, stripe: u64, all: bool) -> Vec<Taken> {
         if all {
             self.freeze();
         }
-        let wanted = if all { u64::MAX } else { self.dirty_bytes / stripe * stripe };
-        let (mut taken, mut bytes) = (Vec::new(), 0);
-        let dirty: Vec<Extent> = self
-            .dirty
-            .iter()
-            .take_while(|extent| {
-                let more = bytes < wanted;
-                bytes += extent.length;
-                more
-            })
-            .cloned()
-            .collect();
-        let mut left = wanted;
+        let free = |extent: &&Extent| self.due.is_empty() || !meets(&self.due, &extent.range());
+        let dirty: Vec<Extent> = self.dirty.iter().filter(free).cloned().collect();
+        let bytes: u64 = dirty.iter().map(|extent| extent.length).sum();
+        self.take_of(dirty, if all { bytes } else { bytes / stripe * stripe })
+    }
+
+    /// Takes all dirty data, for a commit.
+    pub fn take_due(&mut self) -> Vec<Taken> {
+        self.freeze();
+        let dirty = self.dirty.iter().cloned().collect();
+        self.take_of(dirty, u64::MAX)
+    }
+
+    /// Takes the first `left` bytes of dirty extents.
+    fn take_of(&mut self, dirty: Vec<Extent>, mut left: u64) -> Vec<Taken> {
+        let mut taken = Vec::new();
         for extent in dirty {
             let length = extent.length.min(left);
+            if length == 0 {
+                break;
+            }
             let Some(extent) = extent.clip(&(extent.offset..extent.offset + length)) else { break };
             left -= length;
             self.dirty.replace(extent.range(), &[]);
@@ -265,14 +286,20 @@ impl Buffer {
         self.pending.replace(range, &[]);
     }
 
-    /// The ranges that are in this buffer, in any layer.
-    pub fn covered(&mut self) -> Vec<Range<u64>> {
-        self.freeze();
-        let mut map = ExtentMap::default();
-        for extent in self.pending.iter().chain(self.dirty.iter()) {
-            map.insert(Extent { place: ExtentPlace::Zero, ..extent.clone() });
-        }
-        map.iter().map(Extent::range).collect()
+    /// The ranges that are in this buffer, in any layer, in order.
+    pub fn covered(&self) -> Vec<Range<u64>> {
+        let tail = self.tail.as_ref().map(|(from, tail)| *from..from + tail.len() as u64);
+        let mut all: Vec<Range<u64>> =
+            self.pending.iter().chain(self.dirty.iter()).map(Extent::range).chain(tail).collect();
+        all.sort_unstable_by_key(|range| range.start);
+        all.dedup_by(|next, last| {
+            let touches = next.start <= last.end;
+            if touches {
+                last.end = last.end.max(next.end);
+            }
+            touches
+        });
+        all
     }
 
     /// The pending extents that are in stripes, in order.

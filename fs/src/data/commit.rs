@@ -52,9 +52,17 @@ struct Due {
 }
 
 impl Due {
+    /// Until this is dropped, only the commit takes what is due. So nothing of it that is in a
+    /// stripe is replaced, and what others have taken comes back at most once.
     fn of(file: &Arc<File>) -> Self {
         let mut state = file.state();
-        Self { file: file.clone(), ranges: state.buffer.covered(), given_back: state.buffer.given_back() }
+        Self { file: file.clone(), ranges: state.buffer.begin_commit(), given_back: state.buffer.given_back() }
+    }
+}
+
+impl Drop for Due {
+    fn drop(&mut self) {
+        self.file.state().buffer.end_commit();
     }
 }
 
@@ -79,12 +87,12 @@ impl FileSystem {
         file.arrived();
     }
 
-    /// Writes all data of some files into stripes, without a transaction. What other threads have
-    /// taken is left to them.
-    pub(crate) fn flush(&self, files: &[Arc<File>]) -> Result<()> {
+    /// Writes all data of some files into stripes, without a transaction; what is due to a commit
+    /// only for that `commit`. What other threads have taken is left to them.
+    pub(crate) fn flush(&self, files: &[Arc<File>], commit: bool) -> Result<()> {
         let mut packer = Packer::new(self);
         for file in files {
-            let taken = self.take_all(&mut file.state());
+            let taken = self.take_all(&mut file.state(), commit);
             packer.add_all(file, taken)?;
         }
         packer.finish()
@@ -100,28 +108,23 @@ impl FileSystem {
         deadline: Option<Instant>,
         failed: &mut Option<Error>,
     ) -> Option<Locked<'a>> {
-        let mut given_back = due.given_back;
-        loop {
-            let mut state = aside(|| due.file.wait_for_arrivals(&due.ranges, deadline))?;
-            let is_new = std::mem::replace(&mut given_back, state.buffer.given_back()) != given_back;
-            if !store || !is_new || !state.buffer.is_dirty(&due.ranges) {
-                return Some(state);
-            }
-            // Take it before another thread does, which may fail again.
-            let taken = self.take_all(&mut state);
-            drop(state);
-            let mut packer = Packer::new(self);
-            // Another flush may wait for what is in the packer: it holds nothing at the next wait.
-            if let Err(why) = packer.add_all(&due.file, taken).and_then(|()| packer.finish()) {
-                *failed = failed.take().or(Some(why));
-                return Some(due.file.state());
-            }
+        let mut state = aside(|| due.file.wait_for_arrivals(&due.ranges, deadline))?;
+        if !store || state.buffer.given_back() == due.given_back || !state.buffer.is_dirty(&due.ranges) {
+            return Some(state);
         }
+        let taken = self.take_all(&mut state, true);
+        drop(state);
+        let mut packer = Packer::new(self);
+        // Another flush may wait for what is in the packer: it holds nothing at the next wait.
+        if let Err(why) = packer.add_all(&due.file, taken).and_then(|()| packer.finish()) {
+            *failed = failed.take().or(Some(why));
+        }
+        Some(due.file.state())
     }
 
-    fn take_all(&self, state: &mut FileState) -> Vec<Taken> {
+    fn take_all(&self, state: &mut FileState, commit: bool) -> Vec<Taken> {
         let stripe = self.store.stripe_bytes() as u64;
-        self.change_buffer(state, |buffer| buffer.take(stripe, true))
+        self.change_buffer(state, |buffer| if commit { buffer.take_due() } else { buffer.take(stripe, true) })
     }
 
     /// Commits everything that was written to some files so far. With `durable`, also waits until
@@ -246,7 +249,7 @@ impl FileSystem {
         if state.gone || dirty == 0 || !little || !state.buffer.nothing_pending() {
             return None;
         }
-        let taken = self.change_buffer(&mut state, |buffer| buffer.take(1, true));
+        let taken = self.change_buffer(&mut state, |buffer| buffer.take_due());
         let extent = |piece: &Taken| Extent {
             offset: piece.offset,
             length: piece.bytes.len() as u64,
@@ -269,15 +272,16 @@ impl FileSystem {
     ) -> (usize, Option<Error>) {
         files.iter().for_each(|due| due.file.state().failed = None);
         let all: Vec<Arc<File>> = files.iter().map(|due| due.file.clone()).collect();
-        let mut failed = if store { self.flush(&all).err() } else { None };
-        let stores = store && failed.is_none();
+        let mut failed = if store { self.flush(&all, true).err() } else { None };
         let (inline, mut stored_any) = (parts.len(), false);
         let (mut space, mut left) = (EXTENTS_PER_COMMIT, 0);
         for due in files {
-            let Some(mut state) = self.wait_for_due(due, stores, deadline, &mut failed) else { continue };
+            // Do not wait for failing targets again with every file.
+            let retakes = store && failed.is_none();
+            let Some(mut state) = self.wait_for_due(due, retakes, deadline, &mut failed) else { continue };
             self.forget_lost(&mut state);
             failed = failed.or(state.failed.take());
-            let (stored, more) = state.buffer.stored_of(&due.ranges, space);
+            let (stored, more) = state.buffer.stored_of_commit(store, space);
             space -= stored.len();
             left += more;
             if stored.is_empty() && more > 0 {

@@ -328,7 +328,7 @@ mod tests {
         let places: Vec<u16> = places.into_iter().map(|place| place.unwrap().0).collect();
         away(places[1], true);
         fs.write(ino, 0, &bytes).unwrap();
-        fs.flush(&[(*fs.table.enter(ino)).clone()]).unwrap();
+        fs.flush(&[(*fs.table.enter(ino)).clone()], false).unwrap();
         away(places[2], true);
         fs.sync(ino).unwrap_err();
         assert!(!fs.table.uncommitted_in(set).is_empty(), "the stripe is in that set");

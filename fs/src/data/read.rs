@@ -209,7 +209,7 @@ impl FileSystem {
     /// covers completely. Space that is only allocated counts as a hole.
     fn data(&self, ino: Ino, range: Range<u64>) -> Result<(Vec<Range<u64>>, Range<u64>)> {
         let file = self.table.find(ino);
-        let covered = file.map(|file| self.change_buffer(&mut file.state(), |buffer| buffer.covered()));
+        let covered = file.map(|file| file.state().buffer.covered());
         let (extents, range) = self.next_extents(ino, range)?;
         let mut map: ExtentMap = extents
             .into_iter()
