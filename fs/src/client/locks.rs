@@ -94,12 +94,21 @@ impl FileSystem {
             let (ino, owner) = settling.of;
             let unlock = |range: &RangeInclusive<u64>| client.session.unlock(ino, owner, *range.start(), *range.end());
             let settled = within_session(Some(session), || {
-                settling.beyond.iter().try_for_each(unlock)?;
+                let mut refused = Ok(true);
+                for range in &settling.beyond {
+                    match unlock(range) {
+                        Err(why @ meta::Error::Unavailable(_)) => return Err(why),
+                        Err(why) => refused = Err(why),
+                        Ok(()) => {}
+                    }
+                }
                 for held in &settling.held {
                     let (asked, range) = (client.locks.asking(), held.first..=held.last);
                     // The last request may have been one for a weaker lock.
                     if !client.session.lock(ino, held.clone(), false)? {
                         client.locks.lose_some(&[(ino, held.clone())]);
+                        // As in `unlock`.
+                        client.cache.wait_for_reclaim();
                         unlock(&range)?;
                     } else if client.locks.asking() != asked {
                         // What the owner has is being reclaimed from another server.
@@ -107,7 +116,7 @@ impl FileSystem {
                         return Ok(false);
                     }
                 }
-                Ok(true)
+                refused
             });
             match settled {
                 Ok(false) => return Ok(()),

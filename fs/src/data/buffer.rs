@@ -65,6 +65,11 @@ impl Buffer {
         self.pending.is_empty() && self.in_flight == 0
     }
 
+    /// Whether a commit of this buffer is under way.
+    pub fn is_committing(&self) -> bool {
+        !self.due.is_empty()
+    }
+
     /// Whether data is on its way into stripes.
     pub fn any_in_flight(&self) -> bool {
         self.in_flight > 0
@@ -82,12 +87,14 @@ impl Buffer {
     }
 
     /// The pending extents that are in stripes, as `stored`, at most `limit`, and how many more are
-    /// due, which come first. Others, `newer` ones, are left out behind data that is on its way: in
-    /// a file that grows they would leave a hole.
+    /// due, which come first. Others, `newer` ones, are left out behind data that is in no stripe:
+    /// in a file that grows they would leave a hole.
     pub fn stored_of_commit(&self, newer: bool, limit: usize) -> (Vec<Extent>, usize) {
         let due = &self.due;
         let on_its_way = self.pending.iter().filter(|_| self.in_flight > 0).find(|extent| is_bytes(extent));
-        let first = if newer { on_its_way.map_or(u64::MAX, |extent| extent.offset) } else { 0 };
+        let dirty = on_its_way.into_iter().chain(self.dirty.iter().next()).map(|extent| extent.offset);
+        let first = dirty.chain(self.tail.as_ref().map(|(from, _)| *from)).min().unwrap_or(u64::MAX);
+        let first = if newer { first } else { 0 };
         let (mut stored, others): (Vec<&Extent>, Vec<&Extent>) =
             self.stored().partition(|extent| meets(due, &extent.range()));
         let left = stored.len().saturating_sub(limit);
@@ -376,6 +383,38 @@ mod tests {
             }
         }
         seen
+    }
+
+    /// Data that begins in what is due and goes on is left to the next commit, and what is behind
+    /// it, too: it would leave a hole.
+    #[test]
+    fn a_commit_leaves_what_is_behind_data_that_it_leaves() {
+        let span = |number| Span { set: SetId(number), record: RecordOffset(0), block: 4096, start: 0 };
+        let mut buffer = Buffer::default();
+        buffer.write(0, &[1; 1000]);
+        assert_eq!(buffer.begin_commit(), [0..1000]);
+        assert!(buffer.take(1, true).is_empty() && buffer.is_dirty(&[0..1000]));
+        for taken in buffer.take_due() {
+            buffer.written(&taken, Some(span(1)));
+        }
+        buffer.write(900, &[2; 500]);
+        buffer.write(2000, &[3; 500]);
+        let newer = buffer.take(1, true);
+        assert_eq!(newer.iter().map(|taken| taken.offset).collect::<Vec<_>>(), [2000]);
+        newer.iter().for_each(|taken| buffer.written(taken, Some(span(2))));
+        let named = |buffer: &Buffer, newer| {
+            let (stored, left) = buffer.stored_of_commit(newer, 10);
+            (stored.iter().map(Extent::range).collect::<Vec<_>>(), left)
+        };
+        assert_eq!(named(&buffer, true), (vec![0..1000], 0));
+        assert_eq!(buffer.stored_of_commit(true, 0).1, 1);
+        for taken in buffer.take_due() {
+            buffer.written(&taken, Some(span(3)));
+        }
+        assert_eq!(named(&buffer, true).0, [0..900, 900..1400, 2000..2500]);
+        assert_eq!(named(&buffer, false).0, [0..900, 900..1400]);
+        buffer.end_commit();
+        assert_eq!(named(&buffer, true).0.len(), 3);
     }
 
     proptest! {

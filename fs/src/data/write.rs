@@ -175,10 +175,13 @@ impl FileSystem {
         let stripe = self.store.stripe_bytes() as u64;
         let modified = self.stamp_of_write();
         let taken = self.change_buffer(&mut state, |buffer| {
+            let before = buffer.dirty_bytes() / stripe;
             buffer.write(offset, data);
             buffer.size = Some(size.max(end));
             buffer.modified = Some(modified);
-            if buffer.dirty_bytes() >= stripe { buffer.take(stripe, false) } else { Vec::new() }
+            // What is due to a commit stays, so that there may be nothing to take.
+            let least = if buffer.is_committing() { before + 1 } else { 1 };
+            if buffer.dirty_bytes() / stripe >= least { buffer.take(stripe, false) } else { Vec::new() }
         });
         state.dirty_since.get_or_insert_with(Instant::now);
         drop(state);
