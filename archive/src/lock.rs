@@ -46,9 +46,7 @@ impl DirectoryLock {
             Err(why) => Err(why.into()),
         }
     }
-}
 
-impl DirectoryLock {
     /// Fails when the lock was lost with the session of this client: another job may have it.
     ///
     /// # Errors

@@ -354,7 +354,7 @@ impl FileSystem {
         }
         step("telling what is clean", &|| self.tell_clean(client))?;
         step("syncing old changes", &|| Ok(client.cache.sync_old(SYNC_INTERVAL)?))?;
-        step("giving up locks", &|| self.settle_locks(client))
+        step("settling locks", &|| self.settle_locks(client))
     }
 
     /// Whether no thread writes to a set any more, and no uncommitted data refers to it.
