@@ -258,7 +258,7 @@ impl FileSystem {
         if let Some(line) = warnings::missing(&missing) {
             opened.warn(&line);
         }
-        let engine = Engine { meta: meta.clone(), journal, loss: AtomicBool::default() };
+        let engine = Engine { meta: meta.clone(), journal, loss: AtomicBool::default(), serves: options.serve };
         let fs = Self::assemble(meta.clone(), Role::Owner(engine), store, opened);
         let began = fs.leases.begin(&meta, opening, found, options.serve)?;
         fs.measure_space();

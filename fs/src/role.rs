@@ -24,6 +24,8 @@ pub(crate) struct Engine {
     pub journal: Arc<meta::journal::Journaled>,
     /// Written data was lost, and no sync of everything has told it.
     pub loss: AtomicBool,
+    /// Clients change files, too.
+    pub serves: bool,
 }
 
 impl Role {

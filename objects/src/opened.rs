@@ -9,6 +9,7 @@ pub struct Opened {
     pub fs: Arc<FileSystem>,
     /// Its number.
     pub ino: Ino,
+    is_closed: bool,
 }
 
 impl Opened {
@@ -18,12 +19,23 @@ impl Opened {
     /// `Stale` when it is gone.
     pub fn new(fs: &Arc<FileSystem>, ino: Ino) -> fs::Result<Self> {
         fs.open(ino, false)?;
-        Ok(Self { fs: fs.clone(), ino })
+        Ok(Self { fs: fs.clone(), ino, is_closed: false })
+    }
+
+    /// Closes it now if that asks no server. Nobody waits for an answer of one.
+    pub fn close(mut self) {
+        if !self.fs.is_shared() {
+            self.is_closed = true;
+            self.fs.close(self.ino);
+        }
     }
 }
 
 impl Drop for Opened {
     fn drop(&mut self) {
+        if self.is_closed {
+            return;
+        }
         let (fs, ino) = (self.fs.clone(), self.ino);
         let close = move || fs.close(ino);
         // Closing may ask a server.

@@ -21,6 +21,9 @@ pub struct File {
 
 /// Up to here the bytes of a read are made room for without a look at the size of the file: 1 MiB.
 const MAX_ASKED: usize = 1 << 20;
+/// Up to here a read from the page cache keeps the interpreter's lock, in bytes: it takes less time
+/// than giving the lock away and getting it back.
+const MAX_AT_HAND: usize = 64 << 10;
 /// The most threads of `read_ranges`.
 const MAX_THREADS: usize = 64;
 
@@ -51,14 +54,19 @@ impl File {
     fn read_into_bytes<'py>(&self, py: Python<'py>, length: usize, offset: u64) -> PyResult<Bound<'py, PyBytes>> {
         let mut read = 0;
         let whole = PyBytes::new_with(py, length, |into| {
-            read = py.detach(|| self.read(offset, into))?;
+            read = self.read(py, offset, into)?;
             Ok(())
         })?;
         if read == length { Ok(whole) } else { Ok(PyBytes::new(py, &whole.as_bytes()[..read])) }
     }
 
-    fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
-        Ok(self.fs()?.read(self.ino, offset, into)?)
+    fn read(&self, py: Python<'_>, offset: u64, into: &mut [u8]) -> Result<usize> {
+        let fs = self.fs()?;
+        let at_hand = if into.len() <= MAX_AT_HAND { fs.read_at_hand(self.ino, offset, into) } else { None };
+        match at_hand {
+            Some(read) => Ok(read),
+            None => py.detach(move || Ok(fs.read(self.ino, offset, into)?)),
+        }
     }
 
     fn end(&self) -> Result<()> {
@@ -101,8 +109,7 @@ impl File {
     /// for only at the end of the file.
     fn preadinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, offset: u64) -> PyResult<usize> {
         let mut room = Room::of(buffer)?;
-        let into = room.bytes();
-        Ok(py.detach(|| self.read(offset, into))?)
+        Ok(self.read(py, offset, room.bytes())?)
     }
 
     /// Several ranges, each `(offset, length)`, with up to `threads` reads at a time.
@@ -119,7 +126,7 @@ impl File {
             // Of a file with a hole, a range may be longer than any memory.
             bytes.try_reserve_exact(length).map_err(|_| Failure::Errno(Errno::NOMEM, "a range is too long"))?;
             bytes.resize(length, 0);
-            let read = self.read(offset, &mut bytes)?;
+            let read = self.fs()?.read(self.ino, offset, &mut bytes)?;
             bytes.truncate(read);
             Ok::<_, Failure>(bytes)
         };

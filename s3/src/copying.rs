@@ -61,7 +61,7 @@ impl Gateway {
             },
         };
         let copied = self.beside(move |objects| {
-            let shown = show(objects, (&from.0, &from.1), &conditions, None, None).map_err(of_source)?;
+            let (shown, _opened) = show(objects, (&from.0, &from.1), &conditions, None, None).map_err(of_source)?;
             let mut about = shown.about;
             if replaces {
                 (about.headers, about.metadata) = (said.headers, said.metadata);
@@ -114,8 +114,8 @@ impl Gateway {
         let Target::File { parent, name } = target else { return Err(s3_error!(InternalError)) };
         let kind = self.etag;
         let copied = self.beside(move |objects| {
-            let shown = show(objects, (&from.0, &from.1), &conditions, range.map(|(range, _)| range), None);
-            let shown = shown.map_err(of_source)?;
+            let asked = range.map(|(range, _)| range);
+            let (shown, _opened) = show(objects, (&from.0, &from.1), &conditions, asked, None).map_err(of_source)?;
             if range.is_some_and(|(_, last)| last != shown.range.end - 1) {
                 return Err(s3_error!(InvalidRange, "the source ends before the range does"));
             }

@@ -40,6 +40,11 @@ pub struct Gateway {
     units: u32,
 }
 
+/// How many units of memory some bytes take.
+pub fn units(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX)
+}
+
 impl Gateway {
     /// A gateway whose bodies take `memory` bytes together (`server::Options`).
     pub fn new(objects: Objects, memory: u64, etag: Kind) -> Self {
@@ -62,7 +67,7 @@ impl Gateway {
     /// Waits until that many bytes are free, and takes them.
     pub async fn take(&self, bytes: u64) -> S3Result<OwnedSemaphorePermit> {
         // A body that is larger than all there is gets all.
-        let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).clamp(1, self.units);
+        let units = units(bytes).clamp(1, self.units);
         let permit = self.memory.clone().acquire_many_owned(units).await;
         permit.map_err(|_| S3Error::with_message(S3ErrorCode::ServiceUnavailable, "the gateway ends"))
     }

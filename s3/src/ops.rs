@@ -5,7 +5,7 @@ use crate::asked::{self, unversioned};
 use crate::buckets;
 use crate::digest::{ALGORITHMS, Claims, checksum, kind};
 use crate::gateway::Gateway;
-use crate::get::{Conditions, timestamp};
+use crate::get::{AT_ONCE, Conditions, Content, timestamp};
 use crate::headers::{self, about, signed, supported};
 use crate::policy::Policy;
 use crate::put::Put;
@@ -129,11 +129,16 @@ impl S3 for Gateway {
             unmodified_since: input.if_unmodified_since,
         };
         let (bucket, key, part) = (input.bucket, input.key, input.part_number);
-        let asked = move |objects: &Objects| show(objects, (&bucket, &key), &conditions, input.range, part);
-        let Shown { file, about, range, opened, content_range } = self.beside(asked).await?;
+        let memory = self.take(AT_ONCE).await?;
+        let asked = move |objects: &Objects| {
+            let (shown, opened) = show(objects, (&bucket, &key), &conditions, input.range, part)?;
+            let content = Content::new(opened, &shown.range, memory)?;
+            Ok((shown, content))
+        };
+        let (Shown { file, about, range, content_range }, content) = self.beside(asked).await?;
         let content_length = Some((range.end - range.start).cast_signed());
         let is_whole = content_range.is_none();
-        let body = self.bytes(opened, range).await?;
+        let body = self.bytes(content, range).await?;
         let sums = if is_whole && wants_checksums(input.checksum_mode.as_ref()) {
             checksum(&about.checksums)
         } else {
@@ -169,8 +174,12 @@ impl S3 for Gateway {
             unmodified_since: input.if_unmodified_since,
         };
         let (bucket, key, part) = (input.bucket, input.key, input.part_number);
-        let asked = move |objects: &Objects| show(objects, (&bucket, &key), &conditions, input.range, part);
-        let Shown { file, about, range, content_range, .. } = self.beside(asked).await?;
+        let asked = move |objects: &Objects| {
+            let (shown, opened) = show(objects, (&bucket, &key), &conditions, input.range, part)?;
+            opened.close();
+            Ok(shown)
+        };
+        let Shown { file, about, range, content_range } = self.beside(asked).await?;
         let status = content_range.as_ref().map(|_| StatusCode::PARTIAL_CONTENT);
         let sums = match wants_checksums(input.checksum_mode.as_ref()) && content_range.is_none() {
             true => checksum(&about.checksums),

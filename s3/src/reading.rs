@@ -23,13 +23,11 @@ pub struct Shown {
     pub about: About,
     /// The bytes that are asked for.
     pub range: std::ops::Range<u64>,
-    /// Keeps the bytes until this is dropped.
-    pub opened: Opened,
     /// What `Content-Range` says, if not all are.
     pub content_range: Option<String>,
 }
 
-/// Looks at an object for a GET or HEAD.
+/// Looks at an object for a GET or HEAD. Its bytes stay as long as it is open.
 ///
 /// # Errors
 /// `NoSuchKey`, `InvalidRange`, those of conditions; `NotImplemented` for a part of an object that
@@ -40,7 +38,7 @@ pub fn show(
     conditions: &Conditions,
     range: Option<Range>,
     part: Option<i32>,
-) -> S3Result<Shown> {
+) -> S3Result<(Shown, Opened)> {
     let (found, about, opened) = objects.open(bucket, key)?;
     conditions.check(&about.etag, found.file.modified)?;
     match part {
@@ -56,7 +54,7 @@ pub fn show(
     }
     let range = range.map(|range| range.check(size).map_err(|_| s3_error!(InvalidRange))).transpose()?;
     let content_range = range.as_ref().map(|range| format!("bytes {}-{}/{size}", range.start, range.end - 1));
-    Ok(Shown { file: found.file, about, range: range.unwrap_or(0..size), opened, content_range })
+    Ok((Shown { file: found.file, about, range: range.unwrap_or(0..size), content_range }, opened))
 }
 
 /// An ETag as answers have it.

@@ -1,5 +1,6 @@
 //! Operations on a volume in a directory, without connections.
 
+mod bodies;
 mod doors;
 mod etags;
 mod listing;

@@ -31,7 +31,7 @@ pub use open_files::allow_many_open_files;
 pub use set::{
     Appended, BlockState, BufferPool, Distributed, FoundChunk, Identity, Master, NoMaster, Order, ReadReport,
     RebuildOrder, RebuildReport, Scanned, Sealing, SetLayout, SetWriter, StripeBuffer, StripeReport, Synced, identify,
-    read, read_manifest, rebuild, record_range, scan, verify_stripe,
+    read, read_at_hand, read_manifest, rebuild, record_range, scan, verify_stripe,
 };
 pub use steps::{Carried, Cost, StepTotals, Steps, WriteStep};
 pub use targets::{Answer, Health, ReportedSpace, TargetHealth, Targets, Wait, ask_all};

@@ -1,6 +1,7 @@
 //! The table of files that are open or have uncommitted content, and the locks of a file.
 
 use crate::data::buffer::Buffer;
+use crate::data::known::Known;
 use crate::ranks::{FileContent, FileNames, FileStates, FileTable};
 use ::volume::ranked::{Guard, Ranked};
 use plan::{Ino, RecordOffset, SetId};
@@ -41,6 +42,8 @@ pub(crate) struct FileState {
     pub changes: u64,
     /// This process is changing the committed content: what it knows may be the old state.
     pub changing: bool,
+    /// Committed extents, if no other process changes the file.
+    pub known: Known,
     /// The time of the oldest uncommitted write.
     pub dirty_since: Option<Instant>,
     /// The file has no name any more. It is removed when it is not open and the kernel has

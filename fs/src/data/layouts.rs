@@ -107,6 +107,12 @@ impl Store {
         Ok(())
     }
 
+    /// Reads a span from the page cache, if all of it is there and sound.
+    pub fn read_at_hand(&self, span: Span, out: &mut [u8]) -> bool {
+        let layout = self.layouts.read().get(&span.set).cloned();
+        layout.is_some_and(|layout| volume::read_at_hand(&self.targets, &layout, span, out))
+    }
+
     /// Queues the positions for repair that readers found damaged. What cannot be queued now is
     /// queued by a later call.
     pub fn queue_damaged(&self) -> Result<()> {

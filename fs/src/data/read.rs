@@ -55,7 +55,10 @@ impl FileSystem {
                 self.sharing().forget_extents(ino);
             }
             // The buffer was read first: data that a commit moves meanwhile is in both.
-            let mut found = self.find_pieces(ino, over.clone())?;
+            let mut found = find_pieces(over.clone(), |range| match attempt {
+                1 => self.known_extents(&file, seen, range),
+                _ => self.next_extents(ino, range),
+            })?;
             let mut length = length;
             if found.iter().any(|piece| piece.place.is_none()) {
                 // This is a hole, or the file was truncated since its size was read: by this
@@ -82,22 +85,69 @@ impl FileSystem {
         unreachable!("the loop returns")
     }
 
-    /// The places of a range of a file: in its buffer and, for the rest, in the committed extents.
-    fn find_pieces(&self, ino: Ino, over: Vec<Piece>) -> Result<Vec<Piece>> {
-        let mut found = Vec::with_capacity(over.len());
-        for piece in over {
-            if piece.place.is_some() {
-                found.push(piece);
-                continue;
-            }
-            let mut rest = piece.range;
-            while !rest.is_empty() {
-                let (extents, covered) = self.next_extents(ino, rest.clone())?;
-                rest.start = covered.end;
-                found.extend(pieces(&extents, covered));
+    /// Reads from a file what is at hand: it is committed, and in the page cache of this machine.
+    /// Returns the number of bytes as `read` does, soon in any case; None says nothing about the
+    /// file.
+    pub fn read_at_hand(&self, ino: Ino, offset: u64, into: &mut [u8]) -> Option<usize> {
+        if self.others_change_files() {
+            return None;
+        }
+        let begun = Instant::now();
+        let (range, extents) = {
+            let file = self.table.find(ino)?;
+            let state = file.state();
+            let size = state.buffer.size.filter(|_| !state.gone && state.buffer.is_clean())?;
+            let range = offset.min(size)..size.min(offset.saturating_add(into.len() as u64));
+            let extents = state.known.find(state.seen(), &range, begun)?;
+            (range, extents)
+        };
+        let into = &mut into[..(range.end - range.start) as usize];
+        for piece in pieces(&extents, range.clone()) {
+            let part = &mut into[(piece.range.start - offset) as usize..(piece.range.end - offset) as usize];
+            match &piece.place {
+                Some(ExtentPlace::Stripe(span)) => self.store.read_at_hand(*span, part).then_some(())?,
+                Some(ExtentPlace::Bytes(bytes)) => part.copy_from_slice(bytes),
+                Some(ExtentPlace::Zero) | None => part.fill(0),
             }
         }
-        Ok(found)
+        self.counts.reads.note(begun.elapsed(), Some(into.len()));
+        Some(into.len())
+    }
+
+    /// Whether another process may change the content of files: other clients, or those that this
+    /// process serves.
+    fn others_change_files(&self) -> bool {
+        self.role.owner().is_none_or(|engine| engine.serves)
+    }
+
+    /// As `next_extents`, but from what is known if no other process changes the file. `seen` is
+    /// what this one had changed when the caller looked at the buffer.
+    fn known_extents(&self, file: &File, seen: (u64, bool), range: Range<u64>) -> Result<(Vec<Extent>, Range<u64>)> {
+        if self.others_change_files() {
+            return self.next_extents(file.ino, range);
+        }
+        let wide = {
+            let (mut state, now) = (file.state(), Instant::now());
+            let seen = state.seen();
+            match state.known.find(seen, &range, now) {
+                Some(found) => return Ok((found, range)),
+                None => state.known.widen(seen, range.clone(), now),
+            }
+        };
+        if wide == range {
+            return self.next_extents(file.ino, range);
+        }
+        let (extents, covered) = self.next_extents(file.ino, wide.clone())?;
+        if covered != wide {
+            file.state().known.give_up(Instant::now());
+            return self.next_extents(file.ino, range);
+        }
+        let mut state = file.state();
+        if state.seen() == seen {
+            state.known.learn(seen, &wide, &extents, Instant::now());
+        }
+        drop(state);
+        Ok((extents.iter().filter_map(|extent| extent.clip(&range)).collect(), range))
     }
 
     /// As `find_pieces`, but only up to the size at the moment when the server reads the extents.
@@ -146,7 +196,7 @@ impl FileSystem {
     fn has_moved(&self, ino: Ino, found: &[Piece]) -> Result<bool> {
         let (Some(first), Some(last)) = (found.first(), found.last()) else { return Ok(false) };
         let over = self.table.enter(ino).state().buffer.read(first.range.start..last.range.end);
-        Ok(self.find_pieces(ino, over)? != found)
+        Ok(find_pieces(over, |range| self.next_extents(ino, range))? != found)
     }
 
     fn fill_pieces(&self, offset: u64, found: &[Piece], into: &mut [u8]) -> Result<()> {
@@ -227,7 +277,32 @@ impl FileSystem {
     }
 }
 
+/// The places of a range of a file: in its buffer and, for the rest, in the committed extents.
+/// `look` looks these up: the first ones of a range, and the part of it that they cover completely.
+fn find_pieces(
+    over: Vec<Piece>,
+    mut look: impl FnMut(Range<u64>) -> Result<(Vec<Extent>, Range<u64>)>,
+) -> Result<Vec<Piece>> {
+    let mut found = Vec::with_capacity(over.len());
+    for piece in over {
+        if piece.place.is_some() {
+            found.push(piece);
+            continue;
+        }
+        let mut rest = piece.range;
+        while !rest.is_empty() {
+            let (extents, covered) = look(rest.clone())?;
+            rest.start = covered.end;
+            found.extend(pieces(&extents, covered));
+        }
+    }
+    Ok(found)
+}
+
 /// The end of the part of the range that these extents cover completely.
 fn covered(extents: &[Extent], range: &Range<u64>) -> u64 {
     extents.last().filter(|_| extents.len() >= meta::MAX_EXTENTS).map_or(range.end, Extent::end)
 }
+
+#[cfg(test)]
+mod tests;

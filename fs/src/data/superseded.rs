@@ -54,12 +54,15 @@ impl FileSystem {
         edit: &ContentEdit,
         again: bool,
     ) -> Result<(Attributes, Vec<DeadStripe>, TxId)> {
-        match self.meta.change_content(file.ino, edit) {
+        let done = match self.meta.change_content(file.ino, edit) {
             Err(error) if self.drop_superseded(std::slice::from_ref(file), &error) => match again {
-                true => Ok(self.meta.change_content(file.ino, edit)?),
+                true => self.meta.change_content(file.ino, edit).map_err(crate::Error::from),
                 false => Err(lost()),
             },
-            done => Ok(done?),
-        }
+            done => done.map_err(crate::Error::from),
+        };
+        // Extents that were looked up before are old.
+        file.state().changes += 1;
+        done
     }
 }

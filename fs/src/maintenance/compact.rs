@@ -4,6 +4,7 @@
 //! Punching holes frees most of the space at once. Compaction frees the rest: what holes cannot
 //! free, and the chunks themselves, whose number would grow for ever.
 
+use crate::data::file::File;
 use crate::data::manifest;
 use crate::data::write::stripe_of;
 use crate::{Error, FileSystem, Result};
@@ -129,13 +130,14 @@ impl FileSystem {
                 rest.start = next.offset;
                 extents.truncate(fitting);
             }
-            self.restripe_extents(ino, &extents)?;
+            self.restripe_extents(&file, &extents)?;
         }
         Ok(((!rest.is_empty()).then_some(rest.start), moved))
     }
 
     /// Rewrites these extents of a file into new stripes. The caller holds the file's content lock.
-    fn restripe_extents(&self, ino: Ino, extents: &[Extent]) -> Result<()> {
+    fn restripe_extents(&self, file: &File, extents: &[Extent]) -> Result<()> {
+        let ino = file.ino;
         let (moved, _pins) = self.store_extents(ino, extents)?;
         if moved.is_empty() {
             return Ok(());
@@ -143,7 +145,10 @@ impl FileSystem {
         self.store.sync_sets(moved.iter().filter_map(|extent| stripe_of(&extent.place)).map(|(set, _)| set))?;
         let ranges = moved.iter().map(|extent| (extent.range(), vec![extent.clone()])).collect();
         let edit = ContentEdit { ranges, resize: Resize::Keep, modified: None };
-        match self.meta.change_content(ino, &edit) {
+        let done = self.meta.change_content(ino, &edit);
+        // Before the old places are free: readers look for the new ones.
+        file.state().changes += 1;
+        match done {
             Ok((_, dead, seq)) => self.collector.add(dead, seq),
             Err(meta::Error::NotFound) => self.give_back_unnamed(&moved)?,
             Err(error) => return Err(error.into()),

@@ -1,6 +1,7 @@
 //! Keys with two names, refusals, and what reads see while others write.
 
 use super::*;
+use crate::get::Content;
 use objects::about::About;
 use objects::copy::{To, join};
 use objects::{Condition, now, whole};
@@ -104,7 +105,7 @@ fn an_object_that_is_replaced_is_there_all_the_time() {
         let (found, about, opened) = gateway.objects.open("b", "k").unwrap();
         put(&gateway, "k", b"new").await.unwrap();
         // What was opened goes on: for a reader, and for a copy.
-        let mut bytes = gateway.bytes(opened, 0..3).await.unwrap();
+        let mut bytes = gateway.bytes(Content::Open(opened), 0..3).await.unwrap();
         assert_eq!(bytes.next().await.unwrap().unwrap(), &b"old"[..]);
         let to = To::Object { bucket: "b", key: "copy", condition: &Condition::Always };
         let (source, of) = ([(found.file.ino, 0..3)], [found.file]);

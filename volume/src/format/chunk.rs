@@ -152,6 +152,11 @@ pub struct StripeHeader {
 }
 
 impl StripeHeader {
+    /// Identifies the stripe: two stripes at the same record have different values.
+    pub fn stripe(&self) -> (StripeSeq, u32, u32) {
+        (self.sequence, self.data_bytes, self.manifest_bytes)
+    }
+
     /// The record of a block of `block` bytes begins at a multiple of this, and so does its block.
     /// Long blocks begin at page boundaries, so that a page of a file is a page on the disk and
     /// needs no copy on its way.

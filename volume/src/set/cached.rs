@@ -1,10 +1,12 @@
 //! Reads from the page cache, on the caller's thread. What is not there, or is not sound, is left
 //! to `reader`.
 
+use super::layout::SetLayout;
 use super::reader::{StripeAt, are_sound};
 use crate::format::{GRANULE_BYTES, StripeHeader};
 use crate::target::{ReadAt, ReadPart, Wait};
-use plan::Position;
+use crate::targets::Targets;
+use plan::{Position, Span};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -99,6 +101,37 @@ impl StripeAt<'_> {
         behind.copy_from_slice(&tail[..behind.len()]);
         Some(header)
     }
+
+    /// The same for any range: all of it is copied if few granules of it are whole.
+    fn cached_part(&self, position: usize, range: &Range<usize>, into: &mut [u8]) -> Option<Arc<StripeHeader>> {
+        if Cut::new(range, self.block as usize).is_some() {
+            return self.cached_range(position, range, into);
+        }
+        let granules = self.in_granules(range);
+        let mut bytes = vec![0; granules.len()];
+        let header = self.cached(position, &mut [(granules.clone(), &mut bytes)])?;
+        let from = range.start - granules.start;
+        into.copy_from_slice(&bytes[from..from + range.len()]);
+        Some(header)
+    }
+}
+
+/// Reads the bytes of a span from the page cache, soon in any case. Returns false, which says
+/// nothing about the stripe, if not all of it is there and sound. A target that hangs is not asked:
+/// what is not in the page cache makes the system read ahead, and its queue may be full.
+pub fn read_at_hand(targets: &Targets, layout: &SetLayout, span: Span, out: &mut [u8]) -> bool {
+    let Some(parts) = layout.parts(span, out.len()).filter(|_| layout.code.systematic()) else { return false };
+    let stripe = StripeAt { targets, layout, record: span.record, block: span.block, fresh: false, hedged: true };
+    let mut first = None;
+    let answers = |position: usize| layout.places[position].is_some_and(|id| !targets.is_slow(id));
+    parts.iter().all(|part| answers(part.block))
+        && parts.iter().all(|part| {
+            let into = &mut out[part.at..part.at + part.range.len()];
+            stripe.cached_part(part.block, &part.range, into).is_some_and(|header| {
+                let found = header.stripe();
+                *first.get_or_insert(found) == found
+            })
+        })
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use crate::format::{CHUNK_HEADER_BYTES, StripeHeader, VolumeId};
 use crate::target::TargetFile;
 use ec::Code;
-use plan::{Geometry, Position, RecordOffset, SetId, TargetId};
+use plan::stripe::Part;
+use plan::{Geometry, Position, RecordOffset, SetId, Span, TargetId};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -29,6 +30,14 @@ impl SetLayout {
     /// The chunk file of a position.
     pub fn file(&self, position: Position) -> TargetFile {
         TargetFile::Chunk { set: self.set, position }
+    }
+
+    /// The parts of data blocks that `length` bytes from a span on are in; None if they end behind
+    /// the stripe.
+    pub(super) fn parts(&self, span: Span, length: usize) -> Option<Vec<Part>> {
+        let (begin, block) = (span.start as usize, span.block as usize);
+        let fits = begin + length <= block * self.code.shape().k && self.places.len() == self.blocks();
+        fits.then(|| self.geometry().parts(block, begin..begin + length))
     }
 
     pub(super) fn blocks(&self) -> usize {

@@ -23,6 +23,7 @@ mod writer;
 
 pub use block_state::BlockState;
 pub use buffers::{BufferPool, StripeBuffer};
+pub use cached::read_at_hand;
 pub(crate) use headers::Headers;
 pub use identify::{FoundChunk, Identity, identify};
 pub use layout::{SetLayout, record_range};

@@ -43,13 +43,6 @@ pub(super) struct Granules {
     pub bytes: Vec<u8>,
 }
 
-impl Granules {
-    /// Identifies the block's stripe. Two stripes at the same record have different values.
-    pub fn stripe(&self) -> (StripeSeq, u32, u32) {
-        (self.header.sequence, self.header.data_bytes, self.header.manifest_bytes)
-    }
-}
-
 /// Positions whose blocks are unusable, and why.
 type Bad = BTreeMap<usize, BlockState>;
 
@@ -186,13 +179,16 @@ impl<'a> StripeAt<'a> {
     /// Reads whole granules of several blocks at the same time.
     fn several(&self, wanted: Vec<(usize, Range<usize>)>) -> FoundBlocks {
         let mut found = FoundBlocks::new();
-        let mut asked = Vec::new();
+        let mut asked = Vec::with_capacity(wanted.len());
         for (position, at) in wanted {
             let mut bytes = vec![0; at.len()];
             match self.cached(position, &mut [(at.clone(), &mut bytes)]) {
                 Some(header) => _ = found.insert(position, Ok(Granules { header, bytes })),
                 None => asked.push((position, at)),
             }
+        }
+        if asked.is_empty() {
+            return found;
         }
         // A cached header may belong to a chunk that was replaced since. Forget it and read again.
         let mut doubted = self.ask(asked, true, &mut found);
@@ -305,7 +301,7 @@ impl<'a> StripeAt<'a> {
     pub fn outvote(&self, found: &mut FoundBlocks) {
         let mut votes: BTreeMap<(StripeSeq, u32, u32), usize> = BTreeMap::new();
         for granules in found.values().flatten() {
-            *votes.entry(granules.stripe()).or_default() += 1;
+            *votes.entry(granules.header.stripe()).or_default() += 1;
         }
         if votes.len() < 2 {
             return;
@@ -313,13 +309,13 @@ impl<'a> StripeAt<'a> {
         // All positions vote, not only those that were read.
         for position in (0..self.layout.blocks()).filter(|position| !found.contains_key(position)) {
             if let Some(Ok(granules)) = self.granules(&[position], &(0..0)).remove(&position) {
-                *votes.entry(granules.stripe()).or_default() += 1;
+                *votes.entry(granules.header.stripe()).or_default() += 1;
             }
         }
         // If the votes are equal, the later stripe wins.
         let Some((&winner, _)) = votes.iter().max_by_key(|(stripe, votes)| (**votes, stripe.0)) else { return };
         for granules in found.values_mut() {
-            if granules.as_ref().is_ok_and(|granules| granules.stripe() != winner) {
+            if granules.as_ref().is_ok_and(|granules| granules.header.stripe() != winner) {
                 *granules = Err(BlockState::Corrupt("its record is that of another stripe".into()));
             }
         }
@@ -334,7 +330,7 @@ impl<'a> StripeAt<'a> {
         }
     }
 
-    fn in_granules(&self, range: &Range<usize>) -> Range<usize> {
+    pub(super) fn in_granules(&self, range: &Range<usize>) -> Range<usize> {
         let end = range.end.next_multiple_of(GRANULE_BYTES).min(self.block as usize);
         range.start / GRANULE_BYTES * GRANULE_BYTES..end
     }
@@ -350,9 +346,9 @@ impl<'a> StripeAt<'a> {
             }
         }
         let mut found = self.several(rest.iter().map(|part| (part.block, self.in_granules(&part.range))).collect());
-        let stripe = |header: &StripeHeader| (header.sequence, header.data_bytes, header.manifest_bytes);
         let all = headers.iter().chain(found.values().flatten().map(|granules| &granules.header));
-        let differ = all.clone().any(|header| Some(stripe(header)) != all.clone().next().map(|first| stripe(first)));
+        let first = all.clone().next().map(|header| header.stripe());
+        let differ = all.into_iter().any(|header| Some(header.stripe()) != first);
         if differ {
             // Parts belong to different stripes: read all again, and decode those that lose the
             // vote.
@@ -477,11 +473,9 @@ fn one_answers(targets: &Targets, layout: &SetLayout, bad: &Bad) -> bool {
 /// # Errors
 /// `TooDegraded` if too few blocks are left to decode the data. Unverified data is never returned.
 pub fn read(targets: &Targets, layout: &SetLayout, span: Span, out: &mut [u8]) -> Result<ReadReport> {
-    let begin = span.start as usize;
-    if begin + out.len() > span.block as usize * layout.code.shape().k || layout.places.len() != layout.blocks() {
-        return Err(Error::Invalid(format!("a span of chunk set {} is longer than its stripe", span.set)));
-    }
-    let parts = layout.geometry().parts(span.block as usize, begin..begin + out.len());
+    let parts = layout
+        .parts(span, out.len())
+        .ok_or_else(|| Error::Invalid(format!("a span of chunk set {} is longer than its stripe", span.set)))?;
     let stripe = |hedged| StripeAt { targets, layout, record: span.record, block: span.block, fresh: false, hedged };
     // Pass the bad positions by reference: rustc 1.95 and 1.96 free the second of two equal
     // constant arguments twice (rust-lang/rust#158830), and there are several attempts.

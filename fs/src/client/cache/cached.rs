@@ -1,22 +1,19 @@
 //! The state behind [`Cache`](super::Cache): the cached metadata of a volume, and how changes
 //! invalidate it. It has no clock and sends no requests.
 
+use crate::data::windows::Windows;
 use meta::{Attributes, Listed};
-use plan::{Extent, ExtentPlace, Ino};
+use plan::{Extent, Ino};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The most names and files in the cache; with more, all are dropped.
 const MAX_CACHED_NAMES: usize = 1 << 16;
-/// How long cached extents are valid: servers move data and free the old place seconds later.
-const EXTENTS_FOR: Duration = Duration::from_secs(1);
-/// The most cached extents of all files, by [`weight`].
+/// The most cached extents of all files, by [`Windows::weight`].
 const MAX_CACHED_EXTENTS: usize = 1 << 16;
-/// After this many requests within that time, a file's extents are requested for a whole window.
+/// After this many requests within a while, a file's extents are requested for a whole window.
 const WINDOW_AFTER_MISSES: u32 = 8;
-/// The size of a window, in bytes.
-const WINDOW_BYTES: u64 = 16 << 20;
 /// The lookups in a directory that go to the server before its next entries are read together.
 const LIST_AFTER_MISSES: u32 = 8;
 /// The largest such number, for directories where reading entries did not help.
@@ -35,7 +32,7 @@ pub(super) struct CachedState {
     unprivileged: HashSet<Ino>,
     directories: HashMap<Ino, Directory>,
     names: usize,
-    contents: HashMap<Ino, Content>,
+    contents: HashMap<Ino, Windows>,
     /// The weight of all extents.
     extents: usize,
 }
@@ -88,14 +85,6 @@ impl Default for Directory {
             list_after: LIST_AFTER_MISSES,
         }
     }
-}
-
-/// Cached extents of a file.
-#[derive(Debug)]
-struct Content {
-    since: Instant,
-    misses: u32,
-    windows: HashMap<u64, Vec<Extent>>,
 }
 
 /// What a change affects.
@@ -220,7 +209,7 @@ impl CachedState {
     /// Drops the cached extents of a file.
     pub fn forget_extents(&mut self, ino: Ino) {
         let gone = self.contents.remove(&ino);
-        self.extents -= gone.map_or(0, |content| content.windows.values().map(|extents| weight(extents)).sum());
+        self.extents -= gone.map_or(0, |windows| windows.weight());
     }
 
     /// The attributes of a file.
@@ -339,64 +328,44 @@ impl CachedState {
 
     /// The cached extents of a range, clipped to it.
     pub fn extents(&self, ino: Ino, range: &Range<u64>, now: Instant) -> Option<Vec<Extent>> {
-        let content = self.contents.get(&ino).filter(|content| now < content.since + EXTENTS_FOR)?;
-        let extents = content.windows.get(&window(range)?)?;
-        let first = extents.partition_point(|extent| extent.end() <= range.start);
-        Some(extents[first..].iter().map_while(|extent| extent.clip(range)).collect())
+        self.contents.get(&ino).filter(|windows| windows.are_valid(now))?.find(range)
     }
 
     /// The range to request instead of a range that is not cached.
     pub fn widen(&mut self, ino: Ino, range: Range<u64>, now: Instant) -> Range<u64> {
-        if self.contents.get(&ino).is_none_or(|content| now >= content.since + EXTENTS_FOR) {
+        if self.contents.get(&ino).is_none_or(|windows| !windows.are_valid(now)) {
             if self.contents.len() >= MAX_CACHED_NAMES {
                 self.contents = HashMap::new();
                 self.extents = 0;
             }
             self.forget_extents(ino);
-            self.contents.insert(ino, Content { since: now, misses: 0, windows: HashMap::new() });
+            self.contents.insert(ino, Windows::new(now));
         }
-        let content = self.contents.get_mut(&ino).expect("it was just made, if it was not there");
-        content.misses += 1;
-        match window(&range) {
-            Some(window) if content.misses >= WINDOW_AFTER_MISSES => window * WINDOW_BYTES..(window + 1) * WINDOW_BYTES,
-            _ => range,
-        }
+        self.contents.get_mut(&ino).expect("it was just made, if it was not there").widen(range, WINDOW_AFTER_MISSES)
     }
 
     /// Caches the extents of a range.
     pub fn learn_extents(&mut self, asked: Asked, ino: Ino, range: &Range<u64>, extents: &[Extent]) {
-        let is_window = range.end - range.start == WINDOW_BYTES && range.start.is_multiple_of(WINDOW_BYTES);
-        if !is_window || !self.is_true(asked) || self.extents + weight(extents) > MAX_CACHED_EXTENTS {
+        let most = MAX_CACHED_EXTENTS.saturating_sub(self.extents);
+        if !self.is_true(asked) {
             return;
         }
-        // All windows count as old as the first one: a window may expire early, never late.
-        if let Some(content) = self.contents.get_mut(&ino) {
-            let before = content.windows.insert(range.start / WINDOW_BYTES, extents.to_vec());
-            self.extents += weight(extents);
-            self.extents -= before.map_or(0, |extents| weight(&extents));
+        if let Some(windows) = self.contents.get_mut(&ino) {
+            self.extents -= windows.weight();
+            windows.learn(range, extents, most);
+            self.extents += windows.weight();
         }
     }
-}
-
-/// The weight of extents: one for each, and more for the bytes that are in the metadata itself.
-fn weight(extents: &[Extent]) -> usize {
-    let bytes = |extent: &Extent| if let ExtentPlace::Bytes(bytes) = &extent.place { bytes.len() } else { 0 };
-    extents.iter().map(|extent| 1 + bytes(extent) / 64).sum()
-}
-
-/// The window that contains the whole range, if one does.
-fn window(range: &Range<u64>) -> Option<u64> {
-    let window = range.start / WINDOW_BYTES;
-    (range.end <= (window + 1).checked_mul(WINDOW_BYTES)?).then_some(window)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::windows::{EXTENTS_FOR, WINDOW_BYTES};
     use meta::{FileKind, Time};
-    use plan::RecordOffset;
     use plan::SetId;
     use plan::Span;
+    use plan::{ExtentPlace, RecordOffset};
 
     fn file(ino: Ino) -> Attributes {
         let (zero, kind) = (Time { seconds: 0, nanoseconds: 0 }, FileKind::File);
@@ -514,7 +483,7 @@ mod tests {
         assert_eq!(cached.extents(Ino(7), &across, start), None);
         assert_eq!(cached.extents(Ino(7), &(0..10), start), None);
         assert_eq!(cached.extents(Ino(7), &wide, start + EXTENTS_FOR), None);
-        assert_eq!(cached.extents, 2);
+        assert_eq!(cached.extents, 3);
         // It starts again when the time is over.
         assert_eq!(cached.widen(Ino(7), 0..10, start + EXTENTS_FOR), 0..10);
         assert_eq!(cached.extents, 0);
