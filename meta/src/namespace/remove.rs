@@ -33,7 +33,10 @@ pub(super) fn drop_name(t: &mut Transaction, entry: Entry, keep: bool, now: Time
         Entry::Inside(dinode) => dinode,
         Entry::Elsewhere(ino, _) => find(t, ino)?.dinode,
     };
-    dinode.links -= 1;
+    // None are left if others removed all names after this transaction read the entry: then it
+    // begins anew.
+    let left = dinode.links.checked_sub(1);
+    dinode.links = left.ok_or_else(|| Error::Corrupt("a name of a file without names".into()))?;
     dinode.changed = now;
     if dinode.links > 0 {
         t.put(keys::inode_location(dinode.ino), &InodeLocation::Here(dinode));
@@ -63,15 +66,28 @@ fn drop_few_attributes(t: &mut Transaction, ino: Ino) -> Result<bool> {
     Ok(are_few)
 }
 
+/// Whether a directory has no attributes, now and at the commit. One that is set meanwhile changes
+/// nothing else that the removal of a directory reads.
+fn has_no_attributes(t: &mut Transaction, ino: Ino) -> Result<bool> {
+    let attributes = keys::attributes(ino);
+    let is_empty = t.scan(&attributes, 1)?.is_empty();
+    if is_empty {
+        t.must_be_empty(attributes);
+    }
+    Ok(is_empty)
+}
+
 /// The most attributes that one transaction removes: each may have 64 KiB, which are read for that.
 const MANY_ATTRIBUTES: usize = 256;
 
-/// Removes some attributes of a file. Returns whether there may be more.
+/// Removes some attributes of a file. Returns whether there were any.
 fn drop_attributes(t: &mut Transaction, ino: Ino) -> Result<bool> {
     let some = t.scan(&keys::attributes(ino), MANY_ATTRIBUTES)?;
-    let more = some.len() == MANY_ATTRIBUTES;
+    if some.is_empty() {
+        return has_no_attributes(t, ino).map(|has_none| !has_none);
+    }
     some.into_iter().for_each(|(key, _)| t.delete(key));
-    Ok(more)
+    Ok(true)
 }
 
 /// Removes all of a file except its names, the extents that have keys of their own, and its
@@ -195,8 +211,9 @@ impl Meta {
         }
     }
 
-    /// Removes orphans in one transaction, except those whose extents have keys of their own, and
-    /// those with many attributes. Returns these for [`Meta::drop_orphan`].
+    /// Removes orphans in one transaction, except directories with attributes, and files that have
+    /// many of these or whose extents have keys of their own. Returns those that are left for
+    /// [`Meta::drop_orphan`].
     ///
     /// # Errors
     /// When the metadata cannot be written.
@@ -208,12 +225,17 @@ impl Meta {
                     continue;
                 }
                 let dinode = find(t, ino)?.dinode;
-                if dinode.content == Content::Elsewhere || !drop_few_attributes(t, ino)? {
+                let is_directory = dinode.kind == FileKind::Directory;
+                let is_small = match is_directory {
+                    true => has_no_attributes(t, ino)?,
+                    false => dinode.content != Content::Elsewhere && drop_few_attributes(t, ino)?,
+                };
+                if !is_small {
                     large.push(ino);
                     continue;
                 }
                 t.delete(keys::orphan(ino));
-                if dinode.kind == FileKind::Directory {
+                if is_directory {
                     t.delete(keys::directory(ino));
                 }
                 erase(t, &dinode);
@@ -247,7 +269,7 @@ pub(super) fn must_be_empty(t: &mut Transaction, ino: Ino) -> Result<()> {
 /// Removes a directory whose entry is being removed or replaced.
 pub(super) fn drop_directory(t: &mut Transaction, entry: Entry, keep: bool) -> Result<bool> {
     let Entry::Inside(mut dinode) = entry else { return Err(Error::Corrupt("a directory with two names".into())) };
-    if keep || !drop_few_attributes(t, dinode.ino)? {
+    if keep || !has_no_attributes(t, dinode.ino)? {
         dinode.links = 0;
         t.put(keys::orphan(dinode.ino), &());
         t.put(keys::inode_location(dinode.ino), &InodeLocation::Here(dinode));

@@ -41,6 +41,8 @@ pub struct Leases {
     /// The grace period: sessions from before a restart may still be reclaimed, and nothing is
     /// freed.
     pub(super) in_grace: AtomicBool,
+    /// A thread ends the grace period, and notes which clients are gone.
+    giving_up: AtomicBool,
     /// The sessions from before the restart that have neither ended nor completed their reclaim.
     /// What other sessions had was given up before.
     pub(super) before: Ranked<BTreeSet<SessionId>, SessionsBefore>,
@@ -65,6 +67,7 @@ impl Default for Leases {
             locks: Ranked::default(),
             unlocked: Condvar::new(),
             in_grace: AtomicBool::new(false),
+            giving_up: AtomicBool::new(false),
             before: Ranked::default(),
             owned: Ranked::default(),
             key: Ranked::default(),
@@ -126,24 +129,25 @@ impl Leases {
         self.openings.lock().current()
     }
 
-    /// The sessions from before the restart that were not reclaimed have ended. Returns whether
-    /// there are any.
-    pub(super) fn give_up_before(&self) -> bool {
+    /// The sessions from before the restart that were not reclaimed have ended. The caller notes
+    /// that before it drops what this returns: the grace period ends then. None if there is no such
+    /// period, or another thread ends it.
+    pub(super) fn give_up_before(&self) -> Option<GraceEnd<'_>> {
         // A thread that reclaims a session holds the table.
         let table = self.table();
+        if !self.is_in_grace() || self.giving_up.swap(true, Ordering::Relaxed) {
+            return None;
+        }
         let gone = std::mem::take(&mut *self.before.lock());
         drop(table);
-        !gone.is_empty()
+        Some(GraceEnd { leases: self, are_gone: !gone.is_empty() })
     }
 
-    /// Ends the grace period.
-    pub(super) fn end_grace(&self) {
-        let mut table = self.table();
-        table.end_superseded();
-        self.in_grace.store(false, Ordering::Relaxed);
-        self.owned.lock().clear();
-        drop(table);
-        self.changed.notify_all();
+    /// Whether clients other than this one may have, from before the restart, what the server does
+    /// not know. What those had that are gone is free when that is noted.
+    pub(super) fn awaits_others(&self, session: SessionId) -> bool {
+        let is_other = |before: &SessionId| *before != session;
+        self.is_in_grace() && (self.giving_up.load(Ordering::Relaxed) || self.before.lock().iter().any(is_other))
     }
 
     /// Held while a transaction names stripes of a session's sets: no session ends meanwhile.
@@ -163,6 +167,25 @@ impl Leases {
     /// Whether the server does not know yet what clients hold.
     pub fn is_in_grace(&self) -> bool {
         self.in_grace.load(Ordering::Relaxed)
+    }
+}
+
+/// The end of a grace period, which is when this is dropped.
+pub(super) struct GraceEnd<'a> {
+    leases: &'a Leases,
+    /// Some clients did not come back.
+    pub are_gone: bool,
+}
+
+impl Drop for GraceEnd<'_> {
+    fn drop(&mut self) {
+        let mut table = self.leases.table();
+        table.end_superseded();
+        self.leases.in_grace.store(false, Ordering::Relaxed);
+        self.leases.giving_up.store(false, Ordering::Relaxed);
+        self.leases.owned.lock().clear();
+        drop(table);
+        self.leases.changed.notify_all();
     }
 }
 
@@ -194,5 +217,29 @@ impl Began {
         }
         // Only these sessions can retry a request: drop the idempotency keys of all others.
         meta.forget_requests(&self.before)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Others go on when it is noted who is gone, and only one thread ends the grace period.
+    #[test]
+    fn the_grace_period_lasts_until_the_note() {
+        let leases = Leases::default();
+        assert!(leases.give_up_before().is_none());
+        leases.in_grace.store(true, Ordering::Relaxed);
+        *leases.before.lock() = [SessionId(1), SessionId(2)].into();
+        assert!(leases.awaits_others(SessionId(1)) && leases.awaits_others(SessionId(3)));
+        leases.before.lock().remove(&SessionId(1));
+        assert!(!leases.awaits_others(SessionId(2)));
+        let end = leases.give_up_before().unwrap();
+        assert!(end.are_gone && leases.before.lock().is_empty());
+        assert!(leases.give_up_before().is_none(), "another thread ends it");
+        assert!(leases.is_in_grace() && leases.awaits_others(SessionId(2)));
+        drop(end);
+        assert!(!leases.is_in_grace() && !leases.awaits_others(SessionId(2)));
+        assert!(leases.give_up_before().is_none());
     }
 }

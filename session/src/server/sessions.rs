@@ -244,15 +244,13 @@ impl<V: Volume> Sessions<V> {
         let is_over = now > self.ticks.lock().grace_end || self.leases().before.lock().is_empty();
         // A session that is telling what it has is not cut short. It ends if it falls silent.
         let is_over = is_over && !self.leases().table().any_is_reclaiming(now);
-        if self.leases().is_in_grace() && is_over {
-            self.to_clean_up.store(true, Ordering::SeqCst);
-            // As in `leave`: the note comes before what others do then.
-            if self.leases().give_up_before()
-                && let Err(error) = self.note_sessions(false)
-            {
-                self.volume.warn(&format!("cannot note which clients are gone: {error}"));
-            }
-            self.leases().end_grace();
+        let Some(end) = is_over.then(|| self.leases().give_up_before()).flatten() else { return };
+        self.to_clean_up.store(true, Ordering::SeqCst);
+        // As in `leave`: the note comes before what others do then.
+        if end.are_gone
+            && let Err(error) = self.note_sessions(false)
+        {
+            self.volume.warn(&format!("cannot note which clients are gone: {error}"));
         }
     }
 

@@ -3,6 +3,7 @@ use crate::testing::{Lab, make};
 use crate::{FileSystem, SetAttributes};
 use plan::Ino;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// Reads a range both ways, and returns whether it was at hand.
 fn read(fs: &FileSystem, ino: Ino, offset: u64, length: usize, expected: &[u8]) -> bool {
@@ -57,6 +58,8 @@ fn what_is_at_hand_is_true() {
         }
         if dice.bool() {
             fs.sync(ino).unwrap();
+            // What went into the metadata goes into stripes.
+            fs.restripe(ino, |extent| matches!(extent.place, plan::ExtentPlace::Bytes(_))).unwrap();
         }
         for _ in 0..20 {
             let (at, length) = (dice.u64(..2_100_000), dice.usize(..9000));
@@ -70,8 +73,10 @@ fn what_is_at_hand_is_true() {
 /// A write that has returned is in what is at hand, while commits and maintenance go on.
 #[test]
 fn what_is_at_hand_is_not_old() {
-    const BLOCKS: u64 = 64;
-    const BLOCK: u64 = 4096;
+    // Each goes into a stripe: a file with much in the metadata has nothing at hand.
+    const BLOCK: u64 = 40_960;
+    const BLOCKS: u64 = 16;
+    const PATIENCE: Duration = Duration::from_secs(120);
     let lab = Lab::new("rs:2+1", 3);
     let fs = lab.open();
     let ino = make(&fs, "file");
@@ -79,52 +84,52 @@ fn what_is_at_hand_is_not_old() {
     fs.write(ino, 0, &vec![0; (BLOCKS * BLOCK) as usize]).unwrap();
     let least: Vec<AtomicU64> = (0..BLOCKS).map(|_| AtomicU64::new(0)).collect();
     let (done, at_hand) = (AtomicBool::new(false), AtomicU64::new(0));
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut dice = fastrand::Rng::with_seed(1);
-            for number in 1..1500_u64 {
-                let block = dice.u64(..BLOCKS);
-                fs.write(ino, block * BLOCK, &number.to_le_bytes().repeat((BLOCK / 8) as usize)).unwrap();
-                least[block as usize].store(number, Ordering::SeqCst);
-                match dice.u8(..8) {
-                    0 => fs.sync(ino).unwrap(),
-                    1 if number.is_multiple_of(16) => fs.restripe(ino, |_| true).unwrap(),
-                    2 => fs.collect(true).map(drop).unwrap(),
-                    _ => {}
-                }
-                // Readers find it clean now and then.
-                if number.is_multiple_of(4) {
-                    fs.sync(ino).unwrap();
-                    let seen = at_hand.load(Ordering::SeqCst);
-                    for _ in 0..100 {
-                        if at_hand.load(Ordering::SeqCst) == seen {
-                            std::thread::yield_now();
-                        }
-                    }
+    let write = || {
+        let mut dice = fastrand::Rng::with_seed(1);
+        for number in 1..400_u64 {
+            let block = dice.u64(..BLOCKS);
+            fs.write(ino, block * BLOCK, &number.to_le_bytes().repeat((BLOCK / 8) as usize)).unwrap();
+            least[block as usize].store(number, Ordering::SeqCst);
+            match dice.u8(..4) {
+                0 => fs.restripe(ino, |_| true).unwrap(),
+                1 => fs.collect(true).map(drop).unwrap(),
+                _ => {}
+            }
+            if number.is_multiple_of(4) {
+                fs.sync(ino).unwrap();
+                // Readers have it at hand now, before the next write.
+                let (seen, begun) = (at_hand.load(Ordering::SeqCst), Instant::now());
+                while at_hand.load(Ordering::SeqCst) == seen {
+                    assert!(begun.elapsed() < PATIENCE, "nothing is at hand after write {number}");
+                    std::thread::sleep(Duration::from_micros(100));
                 }
             }
-            done.store(true, Ordering::SeqCst);
-        });
-        for seed in 2..4 {
-            let (fs, least, done, at_hand) = (&fs, &least, &done, &at_hand);
-            scope.spawn(move || {
-                let mut dice = fastrand::Rng::with_seed(seed);
-                let mut found = [0; 8];
-                while !done.load(Ordering::SeqCst) {
-                    let block = dice.u64(..BLOCKS);
-                    let offset = block * BLOCK + dice.u64(..BLOCK / 8) * 8;
-                    let low = least[block as usize].load(Ordering::SeqCst);
-                    match fs.read_at_hand(ino, offset, &mut found) {
-                        Some(_) => _ = at_hand.fetch_add(1, Ordering::SeqCst),
-                        None => assert_eq!(fs.read(ino, offset, &mut found).unwrap(), 8),
-                    }
-                    let number = u64::from_le_bytes(found);
-                    assert!(number >= low, "block {block}: {number}, and {low} was written before");
-                }
-            });
         }
+    };
+    let read = |seed| {
+        let mut dice = fastrand::Rng::with_seed(seed);
+        let mut found = [0; 8];
+        while !done.load(Ordering::SeqCst) {
+            let block = dice.u64(..BLOCKS);
+            let offset = block * BLOCK + dice.u64(..BLOCK / 8) * 8;
+            let low = least[block as usize].load(Ordering::SeqCst);
+            match fs.read_at_hand(ino, offset, &mut found) {
+                Some(_) => _ = at_hand.fetch_add(1, Ordering::SeqCst),
+                None => assert_eq!(fs.read(ino, offset, &mut found).unwrap(), 8),
+            }
+            let number = u64::from_le_bytes(found);
+            assert!(number >= low, "block {block}: {number}, and {low} was written before");
+        }
+    };
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(write);
+        let read = &read;
+        let readers = [2, 3].map(|seed| scope.spawn(move || read(seed)));
+        let written = writer.join();
+        done.store(true, Ordering::SeqCst);
+        written.unwrap();
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
     });
-    assert!(at_hand.load(Ordering::SeqCst) > 0);
     fs.close(ino);
 }
 

@@ -102,7 +102,7 @@ impl<V: Volume> Handle<V> {
     /// know what they have not committed. It waits no longer than for a connected client.
     fn wait_for_others(&self) -> Result<()> {
         let (leases, end) = (self.sessions.leases(), self.sessions.waits_for_clients_until());
-        let away = || leases.is_in_grace() && leases.before.lock().iter().any(|session| *session != self.session);
+        let away = || leases.awaits_others(self.session);
         let mut table = leases.table();
         while away() && Instant::now() < end {
             self.sessions.goes_on()?;
