@@ -585,6 +585,5 @@ impl Post {
 /// Whether a volume that could not be opened may be opened later.
 fn waits(why: &Error) -> bool {
     use meta::Error as Meta;
-    let is_later = |why: &Meta| matches!(why, Meta::Held(_) | Meta::TooFew(_) | Meta::Fenced(_));
-    matches!(why, Error::Unavailable(_) | Error::TooFew(_)) || matches!(why, Error::Meta(why) if is_later(why))
+    matches!(why, Error::Unavailable(_) | Error::Meta(Meta::Held(_) | Meta::TooFew(_) | Meta::Fenced(_)))
 }
