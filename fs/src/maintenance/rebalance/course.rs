@@ -21,6 +21,8 @@ const SETS_AT_A_TIME: usize = 2;
 const WAIT_INTERVAL: Duration = Duration::from_millis(500);
 /// A rebalancing beside writers ends after so many rounds, at the latest.
 const MAX_ROUNDS: usize = 4;
+/// How often it looks again when nothing is to be moved, but a target has not answered.
+const MAX_LOOKS: usize = 20;
 
 /// What a rebalancing would do now.
 #[derive(Clone, Debug, Default)]
@@ -138,10 +140,11 @@ impl FileSystem {
     }
 
     fn rounds(&self, control: &Control, total: &AtomicU64) -> Result<Rebalanced> {
-        let mut done = Rebalanced::default();
-        for number in 0..MAX_ROUNDS {
+        let (mut done, mut number, mut looks) = (Rebalanced::default(), 0, 0);
+        while number < MAX_ROUNDS {
             self.wait_for_turn(control)?;
-            let mut round = Round { balance: self.survey()?, from: SetId::default(), moved: 0 };
+            let (balance, are_absent) = self.survey_with_absence()?;
+            let mut round = Round { balance, from: SetId::default(), moved: 0 };
             let Outlook { must, above, .. } = round.balance.outlook();
             if number == 0 {
                 control.start(must + above);
@@ -149,9 +152,16 @@ impl FileSystem {
             total.store(control.done_bytes() + must + above, Ordering::Relaxed);
             while self.rebalance_step(&mut round, control, &mut done)? {}
             done.stuck = round.balance.outlook().stuck;
+            // What seems even without targets that are late for a moment may not be.
+            if round.moved == 0 && done.failed.0 == 0 && are_absent && looks < MAX_LOOKS {
+                looks += 1;
+                self.rest(WAIT_INTERVAL, control)?;
+                continue;
+            }
             if round.moved == 0 || done.failed.0 > 0 {
                 break;
             }
+            number += 1;
         }
         Ok(done)
     }

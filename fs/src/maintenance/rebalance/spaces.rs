@@ -98,7 +98,13 @@ impl FileSystem {
 
     /// What each target has and should have now.
     pub(super) fn survey(&self) -> Result<Balance> {
+        Ok(self.survey_with_absence()?.0)
+    }
+
+    /// The same, and whether targets are left out that do not work or have not answered in time.
+    pub(super) fn survey_with_absence(&self) -> Result<(Balance, bool)> {
         let targets = self.targets_to_balance()?;
+        let are_absent = targets.iter().any(|target| target.state == TargetState::Down);
         let smallest = targets.iter().map(|target| target.total).filter(|total| *total > 0).min().unwrap_or(0);
         let reserve = (smallest / RESERVE_DIVISOR).max(NEW_CHUNK_BYTES);
         let near = self.store.topology().near().cloned();
@@ -110,7 +116,7 @@ impl FileSystem {
             Ok(())
         })?;
         balance.begin();
-        Ok(balance)
+        Ok((balance, are_absent))
     }
 }
 
