@@ -21,8 +21,8 @@ pub struct File {
 
 /// Up to here the bytes of a read are made room for without a look at the size of the file: 1 MiB.
 const MAX_ASKED: usize = 1 << 20;
-/// Up to here a read from the page cache keeps the interpreter's lock, in bytes: it takes less time
-/// than giving the lock away and getting it back.
+/// Up to here a read from the page cache keeps the interpreter's lock, in bytes: many threads with
+/// short reads spend more time on handing the lock to each other (`bench/python-reads.py`).
 const MAX_AT_HAND: usize = 64 << 10;
 /// The most threads of `read_ranges`.
 const MAX_THREADS: usize = 64;
