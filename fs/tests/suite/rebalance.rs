@@ -8,6 +8,7 @@ use plan::{Ino, TargetId};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 use volume::Control;
 use volume::target::{Crash, Faults, Memory, Target, TargetFile};
 
@@ -232,6 +233,39 @@ fn it_pauses_and_goes_on_where_it_is_told_to() {
     let after = chunks(&lab);
     assert!(after[4] > before[4], "{before:?} {after:?}");
     assert!(fs.rebalance_status().unwrap().last.is_some_and(|(_, how)| how.is_ok()));
+    all_there(&fs, &files);
+}
+
+/// Each of two that change different things has its own, no matter which is stored first.
+#[test]
+fn changes_of_the_setting_beside_each_other_all_count() {
+    let mut lab = lab("rs:2+1", &[400; 4], 0);
+    let fs = lab.open();
+    for limit in 1..=200 {
+        std::thread::scope(|scope| {
+            scope.spawn(|| fs.set_rebalance(|setting| setting.by_hand = !setting.by_hand).unwrap());
+            scope.spawn(|| fs.set_rebalance(|setting| setting.limit = Some(limit)).unwrap());
+        });
+        let setting = fs.rebalance_setting().unwrap();
+        assert_eq!((setting.by_hand, setting.limit), (limit % 2 == 1, Some(limit)));
+    }
+}
+
+/// The only target that may take chunks is late when it is asked for its space.
+#[test]
+fn a_target_that_is_late_is_filled_when_it_answers() {
+    let mut lab = lab("rs:2+1", &[400; 5], 1);
+    let (fs, files) = grown(&mut lab, 8);
+    lab.fault(4, Faults { delay: Duration::from_secs(3600), ..Faults::default() });
+    let done = std::thread::scope(|scope| {
+        let moving = scope.spawn(|| rebalance(&fs));
+        let waits = || matches!(fs.rebalance_status().unwrap().doing, Doing::Waiting(_));
+        until("it waits for the target", || waits() || moving.is_finished());
+        lab.fault(4, Faults::default());
+        moving.join().unwrap()
+    });
+    assert!(done.chunks > 0, "{done:?} {:?}", chunks(&lab));
+    assert_even(&lab);
     all_there(&fs, &files);
 }
 

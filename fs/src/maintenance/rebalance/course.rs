@@ -23,6 +23,8 @@ const WAIT_INTERVAL: Duration = Duration::from_millis(500);
 const MAX_ROUNDS: usize = 4;
 /// How often it looks again when nothing is to be moved, but a target has not answered.
 const MAX_LOOKS: usize = 20;
+/// What it waits for while a target does not work, or is late.
+const FOR_TARGET: &str = "for a target that does not answer";
 
 /// What a rebalancing would do now.
 #[derive(Clone, Debug, Default)]
@@ -128,9 +130,12 @@ impl FileSystem {
         if self.rebalancing.ends.load(Ordering::Relaxed) {
             return Err(volume::Error::Interrupted.into());
         }
-        self.set_rebalance(|setting| setting.begun = true)?;
-        let limit = self.rebalance_setting()?.limit.unwrap_or(DEFAULT_LIMIT);
-        control.limit(Arc::new(Limit::new(limit)));
+        let setting = self.set_rebalance(|setting| setting.begun = true)?;
+        // A pause before it was registered as running has not cancelled it.
+        if setting.paused {
+            return Err(volume::Error::Interrupted.into());
+        }
+        control.limit(Arc::new(Limit::new(setting.limit.unwrap_or(DEFAULT_LIMIT))));
         let done = self.rounds(control, &total);
         self.rebalancing.ended(done.as_ref().map(Clone::clone).map_err(ToString::to_string));
         if done.is_ok() {
@@ -155,6 +160,7 @@ impl FileSystem {
             // What seems even without targets that are late for a moment may not be.
             if round.moved == 0 && done.failed.0 == 0 && are_absent && looks < MAX_LOOKS {
                 looks += 1;
+                self.rebalancing.set_doing(Doing::Waiting(FOR_TARGET));
                 self.rest(WAIT_INTERVAL, control)?;
                 continue;
             }
@@ -275,7 +281,7 @@ impl FileSystem {
         let label = self.volume.label();
         let state = |id: TargetId| self.members.state(id).map(|(state, _)| state);
         let mut states = label.members().filter_map(|member| state(member.id));
-        states.any(|state| state == TargetState::Down).then_some("for a target that does not answer")
+        states.any(|state| state == TargetState::Down).then_some(FOR_TARGET)
     }
 }
 

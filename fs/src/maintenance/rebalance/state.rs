@@ -83,6 +83,8 @@ pub(crate) struct Rebalancing {
     /// Whether it may begin by itself here.
     pub by_itself: AtomicBool,
     pub running: Mutex<Option<Running>>,
+    /// Held while the setting is read, changed and stored: no change undoes another.
+    changes: Mutex<()>,
     last: Mutex<Option<Ended>>,
     /// No more of it: the volume is being closed.
     pub ends: AtomicBool,
@@ -132,12 +134,14 @@ impl FileSystem {
         Ok(self.engine()?.meta.setting(SETTING)?.unwrap_or_default())
     }
 
-    /// Changes what is stored about rebalancing. One that runs obeys at once.
+    /// Changes what is stored about rebalancing, and returns what is stored then. One that runs
+    /// obeys at once.
     ///
     /// # Errors
     /// When the metadata cannot be written.
-    pub fn set_rebalance(&self, change: impl FnOnce(&mut RebalanceSetting)) -> Result<()> {
+    pub fn set_rebalance(&self, change: impl FnOnce(&mut RebalanceSetting)) -> Result<RebalanceSetting> {
         self.writable()?;
+        let _changes = lock(&self.rebalancing.changes);
         let old = self.rebalance_setting()?;
         let mut new = old;
         change(&mut new);
@@ -151,7 +155,7 @@ impl FileSystem {
                 running.control.cancel();
             }
         }
-        Ok(())
+        Ok(new)
     }
 
     /// How far the rebalancing is.
