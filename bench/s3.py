@@ -13,12 +13,17 @@ a virtual machine, memory that is touched for the first time takes long, and the
 such memory as long as there is some. `--fill FILE` reads a file before all else: one as long as the
 memory makes that as on a server that has run for a while.
 
+`--sender PATH` sends the requests with a program instead of with threads of this one, which take
+0.1 ms of the processors for each request: `cargo build --release -p bench --example requests` makes
+target/release/examples/requests.
+
 `s3.py PATH/TO/weft --list VOLUME` lists the bucket `b` of a volume that is there instead, page by
 page; the ignored test `pages_of_a_million_keys` of the crate s3 makes one (`WEFT_S3_KEEP=1`)."""
 
 import argparse
 import concurrent.futures
 import datetime
+import functools
 import hashlib
 import hmac
 import http.client
@@ -189,17 +194,38 @@ def versitygw(program, place):
     return answers(Server("versitygw", process, Client(address, "bench", "bench-secret")))
 
 
-def measure(server, what, threads, count, size, ask):
-    """Rate and processor time of many requests."""
-    before, begun_at = server.processor(), time.monotonic()
+def by_threads(client, requests, threads, comes):
+    """Sends all requests, and returns how long that took."""
+    ask = lambda prepared: client.send(prepared) == comes or exit("a body has another length")
+    begun_at = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:
-        list(pool.map(ask, range(count)))
-    took, computed = time.monotonic() - begun_at, server.processor() - before
-    moved = count * size
-    return {"server": server.name, "what": what, "mib_s": moved / took / 2**20, "a_second": count / took, "cpu_s_gib": computed / (moved / 2**30)}
+        list(pool.map(ask, requests))
+    return time.monotonic() - begun_at
 
 
-def side_by_side(servers, rounds, large, small):
+def by_program(sender, place):
+    """The same, by a program that is lighter than this one."""
+
+    def send(client, requests, threads, comes):
+        body, path = requests[0][1], os.path.join(place, "body")
+        with open(path, "wb") as file:
+            file.write(body)
+        heads = b"".join(len(head).to_bytes(4, "little") + head for head, _ in requests)
+        command = [sender, client.address, str(threads), str(comes), path]
+        return float(subprocess.run(command, check=True, input=heads, stdout=subprocess.PIPE).stdout)
+
+    return send
+
+
+def measure(server, what, size, requests, send):
+    """Rate and processor time of many requests."""
+    before = server.processor()
+    took = send(server.client, requests)
+    computed, moved = server.processor() - before, len(requests) * size
+    return {"server": server.name, "what": what, "mib_s": moved / took / 2**20, "a_second": len(requests) / took, "cpu_s_gib": computed / (moved / 2**30)}
+
+
+def side_by_side(servers, rounds, large, small, send):
     body = {size: os.urandom(size) for size in (LARGE, SMALL)}
     for server in servers:
         server.client.ask("PUT", "/bench")
@@ -212,8 +238,7 @@ def side_by_side(servers, rounds, large, small):
                 puts = [client.prepare("PUT", f"{path}{n}", body[size]) for n in range(count)]
                 gets = [client.prepare("GET", f"{path}{n}") for n in range(count)]
                 for what, requests, comes in [("put", puts, 0), ("get", gets, size), ("get again", gets, size)]:
-                    ask = lambda n: client.send(requests[n]) == comes or exit("a body has another length")
-                    one = measure(server, f"{what} {name}", threads, count, size, ask)
+                    one = measure(server, f"{what} {name}", size, requests, functools.partial(send, threads=threads, comes=comes))
                     found.append({**one, "round": number})
     for what in dict.fromkeys(one["what"] for one in found):
         for server in servers:
@@ -252,6 +277,7 @@ def main():
     words.add_argument("--large", type=int, default=8, help="objects of 64 MiB a round")
     words.add_argument("--small", type=int, default=2000, help="objects of 4 KiB a round")
     words.add_argument("--fill", metavar="FILE", help="read this file first")
+    words.add_argument("--sender", metavar="PATH", help="a program that sends the requests")
     words.add_argument("--list", metavar="VOLUME", help="list the bucket b of this volume, three times")
     given = words.parse_args()
     if given.fill:
@@ -272,7 +298,8 @@ def main():
             for begin, program in ((minio, given.minio), (versitygw, given.versitygw)):
                 if program:
                     servers.append(begin(program, os.path.join(place, begin.__name__)))
-            side_by_side(servers, given.rounds, given.large, given.small)
+            send = by_program(given.sender, place) if given.sender else by_threads
+            side_by_side(servers, given.rounds, given.large, given.small, send)
         finally:
             for server in servers:
                 server.process.terminate()

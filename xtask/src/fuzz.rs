@@ -3,6 +3,7 @@
 use crate::NOT_HERE;
 use crate::peers::output_of;
 use crate::suite::{self, Program};
+use crate::wrapper;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -20,7 +21,7 @@ pub fn host() -> Result<String, String> {
 }
 
 /// Compiles every target with a sanitizer (`none`, `address`). Installs cargo-fuzz first if it is
-/// missing. A build that is not `urgent` runs at a low priority.
+/// missing. A build that is not `urgent` runs at a low priority, and what it makes is slower.
 ///
 /// # Errors
 /// What failed; it begins with `NOT_HERE` when there is no nightly compiler or no cargo-fuzz.
@@ -38,6 +39,7 @@ pub fn build(root: &Path, sanitizer: &str, urgent: bool) -> Result<Vec<Program>,
     let status = Command::new("nice")
         .args(["-n", if urgent { "0" } else { "10" }, "cargo", "+nightly", "fuzz", "build"])
         .args(["--sanitizer", sanitizer, "--target", &host])
+        .envs((!urgent).then(wrapper::fuzz_environment).into_iter().flatten().flatten())
         .current_dir(root)
         .status()
         .map_err(|why| format!("cargo fuzz build: {why}"))?;

@@ -160,7 +160,11 @@ impl MetaHost {
         let patience = self.behaviour.patience;
         let waited = show::count(patience.as_secs() as usize, "second");
         let waited = if patience.is_zero() { String::new() } else { format!("; it was waited for {waited}") };
-        Failure::Volume(fs::Error::Unavailable(format!("{why}{waited}")))
+        let text = format!("{why}{waited}");
+        match why {
+            fs::Error::TooFew(_) => Failure::TooFew(text),
+            _ => Failure::Volume(fs::Error::Unavailable(text)),
+        }
     }
 
     fn options(&self, insists: bool) -> OpenOptions {

@@ -2,7 +2,10 @@
 //! switched on together.
 
 use crate::lab::{Cluster, Process, WAIT_TIMEOUT, free_port};
-use crate::scratch::{noise, run, weft};
+use crate::scratch::{Scratch, noise, run, weft};
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -61,12 +64,45 @@ fn the_metadata_server_is_started_before_its_stores_and_waits_for_them() {
         said.contains("no target of the volume vol can be opened") && said.contains("it was waited for 1 second"),
         "{said}"
     );
-    let label = std::fs::read_to_string(volume.join("volume.json")).unwrap();
+    let label = fs::read_to_string(volume.join("volume.json")).unwrap();
     let newer = label.replacen("\"format\": 2", "\"format\": 1000", 1);
     assert_ne!(label, newer);
-    std::fs::write(volume.join("volume.json"), newer).unwrap();
+    fs::write(volume.join("volume.json"), newer).unwrap();
     let ended = run(serve().arg(&volume));
     assert!(!ended.errors.contains(WAIT_MESSAGE) && ended.failed(1).contains("format 1000"));
+}
+
+/// Targets that answer with errors may work soon, as stores that do not answer.
+#[test]
+fn a_metadata_server_waits_while_too_few_targets_work() {
+    let scratch = Scratch::new(6);
+    let volume = scratch.path.join("vol");
+    run(weft().args(["volume", "create"]).arg(&volume).args(["--code", "rs:4+2"]).args(&scratch.disks)).good();
+    let away = |disk: &Path| disk.with_extension("away");
+    for disk in &scratch.disks[..3] {
+        fs::rename(disk, away(disk)).unwrap();
+        fs::write(disk, "no directory").unwrap();
+    }
+    let serve = |patience: &str| {
+        let mut command = weft();
+        command.args(["serve", "meta", "--listen", "127.0.0.1:0", "--patience", patience]).arg(&volume);
+        command
+    };
+    let said = run(&mut serve("1")).failed(3);
+    assert!(said.contains("3 of 6 targets can be used") && said.contains("it was waited for 1 second"), "{said}");
+    let arguments = serve("600").get_args().map(OsString::from).collect();
+    let meta = Process::new("meta".into(), arguments, &scratch.path);
+    std::thread::scope(|scope| {
+        let starts = scope.spawn(|| meta.try_start());
+        says(&meta, WAIT_MESSAGE, 1);
+        assert!(!starts.is_finished(), "{}", meta.log());
+        for disk in &scratch.disks[..3] {
+            fs::remove_file(disk).unwrap();
+            fs::rename(away(disk), disk).unwrap();
+        }
+        starts.join().unwrap().unwrap();
+    });
+    assert!(meta.end(), "{}", meta.log());
 }
 
 /// A volume has one holder: what a living server has is not opened beside it, and the server does
@@ -83,8 +119,8 @@ fn a_volume_is_not_opened_beside_its_living_server() {
     assert!(said.contains("has the volume") || said.contains("is held by"), "{said}");
     // Nor by a command with a copy of the volume directory.
     let copy = cluster.scratch.path.join("copy");
-    std::fs::create_dir_all(&copy).unwrap();
-    std::fs::copy(cluster.scratch.path.join("vol/volume.json"), copy.join("volume.json")).unwrap();
+    fs::create_dir_all(&copy).unwrap();
+    fs::copy(cluster.scratch.path.join("vol/volume.json"), copy.join("volume.json")).unwrap();
     let said = run(weft().arg("mkdir").arg(format!("{}:/new", copy.display()))).failed(1);
     assert!(said.contains("has the volume") || said.contains("is held by"), "{said}");
     run(weft().arg("cp").arg(&small).arg(cluster.at("after"))).good();

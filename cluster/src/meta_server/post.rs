@@ -422,7 +422,12 @@ impl<H: Host> Driver<H> {
                 self.holds(meta);
             }
             Event::Opened(Err(why)) => {
-                let others = waits(&why) || matches!(why, Error::Meta(meta::Error::Unavailable(_)));
+                let others = match why {
+                    // It may be this server that cannot read the targets, and others could.
+                    Error::TooFew(_) => self.post.entrance.company().standings(Instant::now()).is_empty(),
+                    Error::Meta(meta::Error::Unavailable(_)) => true,
+                    _ => waits(&why),
+                };
                 let how = if others { Claimed::Failed } else { Claimed::Unable };
                 self.seat.claimed(how, &self.rules, now, random);
                 self.post.entrance.set_moves(false);
@@ -549,7 +554,7 @@ impl<H: Host> Driver<H> {
     /// Before the first time, the operator decides how long it is tried, and a volume that cannot
     /// be opened at all is an error.
     fn cannot_open(&mut self, why: Error) -> fs::Result<()> {
-        let waits = waits(&why);
+        let waits = waits(&why) || matches!(why, Error::TooFew(_));
         if self.ready {
             // Another one was faster, as a rule; the next look says which.
             if !matches!(why, Error::Meta(meta::Error::Held(_) | meta::Error::Fenced(_))) {

@@ -7,6 +7,7 @@ use super::claim::{ClaimRequest, ClaimState, ClaimedChange};
 use super::claim_file::ClaimFile;
 use super::clock::Clock;
 use super::listing::list_directory;
+use super::machine::file_system;
 use super::open::{Open, make_room};
 use super::rename::rename_new;
 use super::unsynced::Unsynced;
@@ -446,7 +447,7 @@ impl Target for Disk {
         Ok(Space {
             total: stat.f_blocks.saturating_mul(unit),
             free: stat.f_bavail.saturating_mul(unit),
-            system: self.identity.0,
+            system: file_system(self.identity.0),
         })
     }
 

@@ -5,6 +5,7 @@
 //! What a chunk is, is written with its header. What a whole chunk has is written when it is
 //! sealed, and is true until something is written to it or given back.
 
+use super::machine::boot_id;
 use super::records::Records;
 use crate::format::{
     CHUNK_HEADER_BYTES, ChunkHeader, GRANULE_BYTES, HEADER_BYTES, Header, ObjectId, VolumeId, valid_name,
@@ -79,11 +80,6 @@ impl ChunkTags {
 
 /// The boot in which a sync of the file failed.
 const FAILED_IN: &str = "user.weft.failed-in-boot";
-
-/// The id of this boot of the machine.
-fn boot_id() -> Option<Vec<u8>> {
-    std::fs::read("/proc/sys/kernel/random/boot_id").ok()
-}
 
 /// A sync of the file failed. What was not synced is lost, also if this process ends: another one
 /// learns it from the file. After a boot it is lost anyway.

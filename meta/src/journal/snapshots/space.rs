@@ -1,6 +1,8 @@
 //! Free space on the mirrors. A snapshot must fit beside the old one before the journal gets
 //! shorter, so space for one is reserved. When less is free, the caller must refuse changes that
 //! make the metadata grow, and snapshots are made more often, so that removals soon free space.
+//! What m+1 mirrors have counts: one more that has less is given up by the first commit or snapshot
+//! that does not fit on it.
 
 use super::super::mirrors::worker::{Job, Worker, all};
 use super::super::options::MirrorTarget;
@@ -58,9 +60,8 @@ impl Gauge {
         }
     }
 
-    /// The least space that a mirror has free, in bytes; mirrors on the same file system share its
-    /// space. A mirror that does not answer is left out, and not asked again until the mirrors
-    /// change.
+    /// The space that enough mirrors have free, in bytes. A mirror that does not answer is left
+    /// out, and not asked again until the mirrors change.
     fn free(&mut self, shared: &Shared) -> Option<u64> {
         let spaces: Arc<Mutex<BTreeMap<usize, Space>>> = Arc::default();
         let job = |number: usize| -> Job {
@@ -74,12 +75,37 @@ impl Gauge {
         let results = all(self.mirrors.iter().map(|(_, worker)| worker), job, shared.limits.deadline);
         let mut answers = results.iter().map(Result::is_ok);
         self.mirrors.retain(|_| answers.next().unwrap_or(false));
-        let spaces = lock(&spaces);
-        let mut systems: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
-        for space in spaces.values() {
-            let (free, sharing) = systems.entry(space.system).or_insert((space.free, 0));
-            (*free, *sharing) = (space.free.min(*free), *sharing + 1);
-        }
-        systems.into_values().map(|(free, sharing)| free / sharing).min()
+        let spaces: Vec<Space> = lock(&spaces).values().copied().collect();
+        free_on(&spaces, shared.need())
+    }
+}
+
+/// What each of `need` mirrors has free, in bytes, or each of all if they are fewer. Mirrors on the
+/// same file system share its space.
+fn free_on(mirrors: &[Space], need: usize) -> Option<u64> {
+    let mut systems: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    for space in mirrors {
+        let (free, sharing) = systems.entry(space.system).or_insert((space.free, 0));
+        (*free, *sharing) = (space.free.min(*free), *sharing + 1);
+    }
+    let share = |space: &Space| systems.get(&space.system).map_or(0, |(free, sharing)| free / sharing);
+    let mut shares: Vec<u64> = mirrors.iter().map(share).collect();
+    shares.sort_unstable_by(|one, other| other.cmp(one));
+    shares.get(need.max(1) - 1).or(shares.last()).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_space_of_enough_mirrors_counts() {
+        let space = |free, system| Space { total: 1000, free, system };
+        let mirrors = [space(5, 1), space(300, 2), space(200, 3), space(400, 4)];
+        assert_eq!([1, 2, 3, 4, 5].map(|need| free_on(&mirrors, need)), [400, 300, 200, 5, 5].map(Some));
+        assert_eq!(free_on(&[], 3), None);
+        // Two share a file system, which was read twice.
+        let mirrors = [space(300, 1), space(280, 1), space(150, 2)];
+        assert_eq!([1, 2, 3].map(|need| free_on(&mirrors, need)), [150, 140, 140].map(Some));
     }
 }
