@@ -1,16 +1,18 @@
 //! Free space on the mirrors. A snapshot must fit beside the old one before the journal gets
 //! shorter, so space for one is reserved. When less is free, the caller must refuse changes that
-//! make the metadata grow, and snapshots are made more often, so that removals soon free space.
-//! What m+1 mirrors have counts: one more that has less is given up by the first commit or snapshot
-//! that does not fit on it.
+//! make the metadata grow, and snapshots are made more often, so that removals soon free space. A
+//! mirror that is short of space is given up if there is one more than needed, and a target with
+//! space can take its place.
 
+use super::super::files::same;
 use super::super::mirrors::worker::{Job, Worker, all};
-use super::super::options::MirrorTarget;
+use super::super::options::{Access, MirrorTarget};
 use super::super::shared::Shared;
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
 use volume::lock;
 use volume::target::Space;
 
@@ -18,12 +20,15 @@ use volume::target::Space;
 /// the time that a snapshot takes.
 const MIN_SNAPSHOT_INTERVAL: Duration = Duration::from_secs(2);
 const PAUSE_FACTOR: u32 = 10;
+/// How often it is looked for a target in place of a mirror that is short of space.
+const SPARE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Measures the free space on the mirrors.
 #[derive(Default)]
 pub(in crate::journal) struct Gauge {
     generation: u64,
     mirrors: Vec<(MirrorTarget, Worker)>,
+    looked_for_spare: Option<Instant>,
 }
 
 impl Gauge {
@@ -35,15 +40,14 @@ impl Gauge {
             (files.generation != self.generation).then(|| (files.generation, files.mirrors.clone()))
         };
         if let Some((generation, places)) = mirrors {
-            let start = |place: MirrorTarget| Some((place.clone(), Worker::start(place.1).ok()?));
-            (self.generation, self.mirrors) = (generation, places.into_iter().filter_map(start).collect());
+            (self.generation, self.mirrors) = (generation, started(places));
         }
         // What is committed meanwhile may count twice, which is better than not at all.
         let before = shared.slack.load(Ordering::Relaxed);
-        let free = self.free(shared);
-        // Some systems report as much as a number can say.
-        let Some(free) = free.map(|free| free.min(i64::MAX.unsigned_abs() / 4)) else { return };
-        let (slack, due) = {
+        // Those that do not answer are not asked again until the mirrors change.
+        let spaces = spaces_of(&mut self.mirrors, shared);
+        let Some((_, free)) = fullest(&spaces) else { return };
+        let (slack, due, need) = {
             let files = shared.files();
             let slack = (free + files.underway).cast_signed() - files.need(&shared.limits).cast_signed();
             let tight = slack < 2 * shared.limits.segment_bytes.cast_signed();
@@ -51,47 +55,85 @@ impl Gauge {
             let rested = files.last_try.is_none_or(|(begun, took, made)| {
                 made && much || begun.elapsed() >= took + MIN_SNAPSHOT_INTERVAL.max(took * PAUSE_FACTOR)
             });
-            (slack, tight && files.grown() > 0 && rested)
+            (slack, tight && files.grown() > 0 && rested, files.need(&shared.limits))
         };
         let since = before - shared.slack.load(Ordering::Relaxed);
         shared.slack.store(slack - since, Ordering::Relaxed);
         if due {
             shared.task(|tasks| tasks.snapshot = true);
         }
+        if slack <= 0 && shared.access == Access::Write {
+            self.relieve(shared, &spaces, need);
+        }
     }
 
-    /// The space that enough mirrors have free, in bytes. A mirror that does not answer is left
-    /// out, and not asked again until the mirrors change.
-    fn free(&mut self, shared: &Shared) -> Option<u64> {
-        let spaces: Arc<Mutex<BTreeMap<usize, Space>>> = Arc::default();
-        let job = |number: usize| -> Job {
-            let spaces = spaces.clone();
-            Box::new(move |target| {
-                let space = target.space()?;
-                lock(&spaces).insert(number, space);
-                Ok(())
-            })
+    /// Gives the mirror with the least space up if the others are enough, and a target on another
+    /// file system has much space.
+    fn relieve(&mut self, shared: &Shared, spaces: &[(usize, Space)], need: u64) {
+        let Some((number, _)) = fullest(spaces) else { return };
+        let place = self.mirrors[number].0.clone();
+        let others: Vec<MirrorTarget> = {
+            let files = shared.files();
+            let is_one_more = files.whole.len() > shared.need() && files.whole.iter().any(|whole| same(whole, &place));
+            let can_come = |place: &&MirrorTarget| {
+                !files.mirrors.iter().any(|mirror| mirror.0 == place.0) && !files.has_failed(place)
+            };
+            if is_one_more { files.places.iter().filter(can_come).cloned().collect() } else { Vec::new() }
         };
-        let results = all(self.mirrors.iter().map(|(_, worker)| worker), job, shared.limits.deadline);
-        let mut answers = results.iter().map(Result::is_ok);
-        self.mirrors.retain(|_| answers.next().unwrap_or(false));
-        let spaces: Vec<Space> = lock(&spaces).values().copied().collect();
-        free_on(&spaces, shared.need())
+        let is_early = self.looked_for_spare.is_some_and(|when| when.elapsed() < SPARE_INTERVAL);
+        if others.is_empty() || is_early {
+            return;
+        }
+        self.looked_for_spare = Some(Instant::now());
+        let mut others = started(others);
+        // It gets what the mirrors have, and needs what they need.
+        let is_good =
+            |space: &Space| space.free > 2 * need && spaces.iter().all(|(_, mirror)| mirror.system != space.system);
+        if spaces_of(&mut others, shared).iter().any(|(_, space)| is_good(space)) {
+            self.looked_for_spare = None;
+            shared.files().suspects.push((place, io::ErrorKind::StorageFull.into(), Weak::new()));
+            shared.ask();
+        }
     }
 }
 
-/// What each of `need` mirrors has free, in bytes, or each of all if they are fewer. Mirrors on the
-/// same file system share its space.
-fn free_on(mirrors: &[Space], need: usize) -> Option<u64> {
+fn started(places: Vec<MirrorTarget>) -> Vec<(MirrorTarget, Worker)> {
+    let start = |place: MirrorTarget| Some((place.clone(), Worker::start(place.1).ok()?));
+    places.into_iter().filter_map(start).collect()
+}
+
+/// The space of the targets that answer, with their numbers. The others are taken out of the list.
+fn spaces_of(targets: &mut Vec<(MirrorTarget, Worker)>, shared: &Shared) -> Vec<(usize, Space)> {
+    let spaces: Arc<Mutex<BTreeMap<usize, Space>>> = Arc::default();
+    let job = |number: usize| -> Job {
+        let spaces = spaces.clone();
+        Box::new(move |target| {
+            let space = target.space()?;
+            // Some systems report as much as a number can say.
+            let free = space.free.min(i64::MAX.unsigned_abs() / 4);
+            lock(&spaces).insert(number, Space { free, ..space });
+            Ok(())
+        })
+    };
+    let results = all(targets.iter().map(|(_, worker)| worker), job, shared.limits.deadline);
+    let mut answers = results.iter().map(Result::is_ok);
+    targets.retain(|_| answers.next().unwrap_or(false));
+    // The numbers are those in what is left of the list.
+    let spaces = lock(&spaces);
+    let answered = results.iter().enumerate().filter(|(_, result)| result.is_ok());
+    answered.enumerate().filter_map(|(number, (before, _))| Some((number, *spaces.get(&before)?))).collect()
+}
+
+/// The mirror with the least free space, and that space in bytes; mirrors on the same file system
+/// share its space.
+fn fullest(mirrors: &[(usize, Space)]) -> Option<(usize, u64)> {
     let mut systems: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
-    for space in mirrors {
+    for (_, space) in mirrors {
         let (free, sharing) = systems.entry(space.system).or_insert((space.free, 0));
         (*free, *sharing) = (space.free.min(*free), *sharing + 1);
     }
     let share = |space: &Space| systems.get(&space.system).map_or(0, |(free, sharing)| free / sharing);
-    let mut shares: Vec<u64> = mirrors.iter().map(share).collect();
-    shares.sort_unstable_by(|one, other| other.cmp(one));
-    shares.get(need.max(1) - 1).or(shares.last()).copied()
+    mirrors.iter().map(|(number, space)| (*number, share(space))).min_by_key(|(_, share)| *share)
 }
 
 #[cfg(test)]
@@ -99,13 +141,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_space_of_enough_mirrors_counts() {
-        let space = |free, system| Space { total: 1000, free, system };
-        let mirrors = [space(5, 1), space(300, 2), space(200, 3), space(400, 4)];
-        assert_eq!([1, 2, 3, 4, 5].map(|need| free_on(&mirrors, need)), [400, 300, 200, 5, 5].map(Some));
-        assert_eq!(free_on(&[], 3), None);
-        // Two share a file system, which was read twice.
-        let mirrors = [space(300, 1), space(280, 1), space(150, 2)];
-        assert_eq!([1, 2, 3].map(|need| free_on(&mirrors, need)), [150, 140, 140].map(Some));
+    fn mirrors_share_the_space_of_their_file_system() {
+        let space = |number, free, system| (number, Space { total: 1000, free, system });
+        assert_eq!(fullest(&[]), None);
+        assert_eq!(fullest(&[space(0, 300, 1), space(2, 200, 2), space(3, 400, 3)]), Some((2, 200)));
+        // Two share one, which was read twice.
+        assert_eq!(fullest(&[space(0, 150, 2), space(1, 300, 1), space(2, 280, 1)]), Some((1, 140)));
     }
 }
