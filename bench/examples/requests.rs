@@ -1,10 +1,10 @@
 //! Sends prepared HTTP requests for `bench/s3.py`: a client that takes little of the processors
 //! that it shares with the servers that are measured.
 //!
-//! `requests ADDRESS THREADS COMES [BODY]`: the heads of the requests come on standard input, each
-//! behind its length (four bytes, the lowest first). Each thread has a connection. `COMES` is the
-//! length that the body of each answer must have, and the file `BODY` that of each request. Prints
-//! the seconds that it took.
+//! `requests ADDRESS THREADS LENGTH [BODY]`: the heads of the requests come on standard input, each
+//! behind its length (four bytes, the lowest first). Each thread has a connection. `LENGTH` is that
+//! of the body of each answer, in bytes; the file `BODY` has the body of each request. Prints the
+//! seconds that it took.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -34,10 +34,10 @@ fn main() -> ExitCode {
 
 fn run() -> Result<f64> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [address, threads, comes, body @ ..] = &words[..] else {
-        return Err("usage: requests ADDRESS THREADS COMES [BODY]".into());
+    let [address, threads, length, body @ ..] = &words[..] else {
+        return Err("usage: requests ADDRESS THREADS LENGTH [BODY]".into());
     };
-    let (threads, comes): (usize, usize) = (threads.parse()?, comes.parse()?);
+    let (threads, length): (usize, usize) = (threads.parse()?, length.parse()?);
     let body = body.first().map_or(Ok(Vec::new()), fs::read)?;
     let mut heads = Vec::new();
     io::stdin().read_to_end(&mut heads)?;
@@ -46,7 +46,7 @@ fn run() -> Result<f64> {
     let send_all = || -> Result<()> {
         let mut connection = None;
         while let Some(head) = heads.get(next.fetch_add(1, Ordering::Relaxed)) {
-            send(&mut connection, address, head, &body, comes)?;
+            send(&mut connection, address, head, &body, length)?;
         }
         Ok(())
     };
@@ -73,7 +73,7 @@ struct Connection {
     buffer: Vec<u8>,
 }
 
-fn send(place: &mut Option<Connection>, address: &str, head: &[u8], body: &[u8], comes: usize) -> Result<()> {
+fn send(place: &mut Option<Connection>, address: &str, head: &[u8], body: &[u8], length: usize) -> Result<()> {
     let mut connection = match place.take() {
         Some(connection) => connection,
         None => {
@@ -101,8 +101,8 @@ fn send(place: &mut Option<Connection>, address: &str, head: &[u8], body: &[u8],
     };
     let answer = String::from_utf8_lossy(&buffer[..end]).to_ascii_lowercase();
     let field = |name: &str| answer.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
-    let length: usize = field("content-length").ok_or("an answer without a length")?.parse()?;
-    if answer.as_bytes().get(9) != Some(&b'2') || length != comes {
+    let said: usize = field("content-length").ok_or("an answer without a length")?.parse()?;
+    if answer.as_bytes().get(9) != Some(&b'2') || said != length {
         return Err(format!("{}: {answer}", String::from_utf8_lossy(head).lines().next().unwrap_or_default()).into());
     }
     let closes = field("connection") == Some("close");

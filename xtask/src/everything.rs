@@ -60,7 +60,8 @@ pub fn test() -> Result<(), String> {
         run.step("tests in documentation", || cargo(&documented, &suite::as_users()));
         run.step("simulation", || simulate::test(&root));
         beside.join().expect("it does not panic");
-        let fuzzed = || fuzz::run(&root, fuzzers.join().expect("it does not panic")?, 10, "none");
+        // Longer than a build for speed would need, as this one is slower.
+        let fuzzed = || fuzz::run(&root, fuzzers.join().expect("it does not panic")?, 15, "none");
         run.step("coverage-guided fuzzing", fuzzed);
     });
     run.end()

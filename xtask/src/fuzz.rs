@@ -21,7 +21,8 @@ pub fn host() -> Result<String, String> {
 }
 
 /// Compiles every target with a sanitizer (`none`, `address`). Installs cargo-fuzz first if it is
-/// missing. A build that is not `urgent` runs at a low priority, and what it makes is slower.
+/// missing. A build that is not `urgent` runs at a low priority, and what it makes is slower; it
+/// has a folder of its own.
 ///
 /// # Errors
 /// What failed; it begins with `NOT_HERE` when there is no nightly compiler or no cargo-fuzz.
@@ -34,11 +35,14 @@ pub fn build(root: &Path, sanitizer: &str, urgent: bool) -> Result<Vec<Program>,
             return Err(format!("{NOT_HERE}: cargo-fuzz, and `cargo install cargo-fuzz` failed"));
         }
     }
+    // Cargo does not build again for another wrapper.
+    let folder = root.join(if urgent { "fuzz/target" } else { "fuzz/target/short" });
     let start = Instant::now();
     eprintln!("== cargo fuzz build --sanitizer {sanitizer}");
     let status = Command::new("nice")
         .args(["-n", if urgent { "0" } else { "10" }, "cargo", "+nightly", "fuzz", "build"])
-        .args(["--sanitizer", sanitizer, "--target", &host])
+        .args(["--sanitizer", sanitizer, "--target", &host, "--target-dir"])
+        .arg(&folder)
         .envs((!urgent).then(wrapper::fuzz_environment).into_iter().flatten().flatten())
         .current_dir(root)
         .status()
@@ -48,7 +52,7 @@ pub fn build(root: &Path, sanitizer: &str, urgent: bool) -> Result<Vec<Program>,
         return Err("cargo fuzz build failed".into());
     }
     let listed = output_of(Command::new("cargo").args(["+nightly", "fuzz", "list"]).current_dir(root))?;
-    let built = root.join("fuzz/target").join(host).join("release");
+    let built = folder.join(host).join("release");
     let program = |target: &str| Program {
         name: target.into(),
         path: built.join(target),

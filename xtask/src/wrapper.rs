@@ -2,6 +2,7 @@
 //! `xtask RUSTC ARGUMENT..`. A shell would lose variables such as `CARGO_BIN_EXE_weft-mpi`, which
 //! are no names to it.
 
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 use std::sync::LazyLock;
@@ -14,9 +15,6 @@ const FUZZ_MARK: &str = "WEFT_FUZZ_SOON";
 /// Packages whose tests are optimised: they compute much, or their faults lose data, and they
 /// contain generic code of what they test, or, inside of a crate, all of it.
 const OPTIMISED: [&str; 9] = ["weft-gf", "weft-ec", "plan", "model", "sim", "volume", "meta", "fs", "cluster"];
-
-/// Those whose integration tests are not, for what these test is a library as users have it.
-const USED_AS_LIBRARIES: [&str; 2] = ["fs", "cluster"];
 
 /// This program.
 static PROGRAM: LazyLock<Option<String>> = LazyLock::new(|| Some(std::env::current_exe().ok()?.to_str()?.to_owned()));
@@ -34,9 +32,9 @@ pub fn fuzz_environment() -> Option<[(&'static str, &'static str); 2]> {
 /// Compiles, if this is the wrapper.
 pub fn ended() -> Option<ExitCode> {
     let is = |mark: &str| std::env::var_os(mark).is_some();
-    let mut words = std::env::args().skip(1);
+    let mut words = std::env::args_os().skip(1);
     let mut command = match (is(MARK), is(FUZZ_MARK)) {
-        (true, _) => for_tests(words.next()?, words.collect()),
+        (true, _) => for_tests(words.next()?, &words.collect::<Vec<_>>()),
         (false, true) => for_short_fuzzing(words.next()?, words),
         (false, false) => return None,
     };
@@ -47,34 +45,27 @@ pub fn ended() -> Option<ExitCode> {
 /// Libraries and programs are compiled as users have them. The code of tests is not: it compiles in
 /// half the time without optimisation across codegen units, and without a copy of its MIR. Most of
 /// it is not optimised at all.
-fn for_tests(compiler: String, words: Vec<String>) -> Command {
+fn for_tests(compiler: OsString, words: &[OsString]) -> Command {
     let mut compiler = Command::new(compiler);
-    if !words.iter().any(|word| word == "--test") {
+    if words.iter().any(|word| word == "--test") {
+        compiler.args(words.iter().filter(|word| *word != crate::mir::FLAGS)).args(["-C", "lto=off"]);
+        let package = std::env::var("CARGO_PKG_NAME").unwrap_or_default();
+        if !OPTIMISED.contains(&package.as_str()) {
+            compiler.args(["-C", "opt-level=0"]);
+        }
+    } else {
         compiler.args(words);
-        return compiler;
-    }
-    let package = std::env::var("CARGO_PKG_NAME").unwrap_or_default();
-    let is_optimised = OPTIMISED.contains(&package.as_str())
-        && !(USED_AS_LIBRARIES.contains(&package.as_str()) && words.iter().any(|word| is_integration_test(word)));
-    compiler.args(words.into_iter().filter(|word| word != crate::mir::FLAGS)).args(["-C", "lto=off"]);
-    if !is_optimised {
-        compiler.args(["-C", "opt-level=0"]);
     }
     compiler
 }
 
-/// Whether a word names the file of an integration test.
-fn is_integration_test(word: &str) -> bool {
-    word.ends_with(".rs") && (word.starts_with("tests/") || word.contains("/tests/"))
-}
-
 /// What is fuzzed for seconds only need not be fast: cargo-fuzz wants one codegen unit, which takes
 /// one processor, and all debug information.
-fn for_short_fuzzing(compiler: String, words: impl Iterator<Item = String>) -> Command {
+fn for_short_fuzzing(compiler: OsString, words: impl Iterator<Item = OsString>) -> Command {
     let mut command = Command::new(compiler);
-    command.args(words.map(|word| match word.as_str() {
-        "-Ccodegen-units=1" => "-Ccodegen-units=8".into(),
-        "debuginfo=2" => "debuginfo=line-tables-only".into(),
+    command.args(words.map(|word| match word.to_str() {
+        Some("-Ccodegen-units=1") => "-Ccodegen-units=8".into(),
+        Some("debuginfo=2") => "debuginfo=line-tables-only".into(),
         _ => word,
     }));
     command
@@ -90,23 +81,13 @@ mod tests {
 
     #[test]
     fn libraries_are_compiled_as_users_have_them() {
-        let words = ["--crate-name", "fs", "fs/src/lib.rs", crate::mir::FLAGS].map(str::to_owned);
-        assert_eq!(given(&for_tests("rustc".into(), words.to_vec())), words);
-    }
-
-    #[test]
-    fn integration_tests_are_found_by_their_files() {
-        assert!(is_integration_test("fs/tests/suite/main.rs") && is_integration_test("tests/soak.rs"));
-        assert!(
-            !is_integration_test("fs/src/lib.rs")
-                && !is_integration_test("src/tests/mod")
-                && !is_integration_test("--test")
-        );
+        let words = ["--crate-name", "fs", "fs/src/lib.rs", crate::mir::FLAGS];
+        assert_eq!(given(&for_tests("rustc".into(), &words.map(OsString::from))), words);
     }
 
     #[test]
     fn what_is_fuzzed_for_seconds_is_compiled_in_parallel() {
-        let words = ["-C", "debuginfo=2", "-Ccodegen-units=1", "x.rs"].map(str::to_owned).into_iter();
+        let words = ["-C", "debuginfo=2", "-Ccodegen-units=1", "x.rs"].map(OsString::from).into_iter();
         let short = ["-C", "debuginfo=line-tables-only", "-Ccodegen-units=8", "x.rs"];
         assert_eq!(given(&for_short_fuzzing("rustc".into(), words)), short);
     }

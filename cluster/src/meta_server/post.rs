@@ -423,8 +423,11 @@ impl<H: Host> Driver<H> {
             }
             Event::Opened(Err(why)) => {
                 let others = match why {
-                    // It may be this server that cannot read the targets, and others could.
-                    Error::TooFew(_) => self.post.entrance.company().standings(Instant::now()).is_empty(),
+                    // It may be this server that cannot read the targets, and others could. Until
+                    // it was ready once, the operator's patience is for the one that is alone.
+                    Error::TooFew(_) => {
+                        !self.ready && self.post.entrance.company().standings(Instant::now()).is_empty()
+                    }
                     Error::Meta(meta::Error::Unavailable(_)) => true,
                     _ => waits(&why),
                 };

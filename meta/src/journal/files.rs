@@ -81,6 +81,12 @@ impl Files {
         self.failed.iter().any(|failed| same(&failed.place, place))
     }
 
+    /// The targets that can become mirrors.
+    pub fn spares(&self) -> impl Iterator<Item = &MirrorTarget> {
+        let is_mirror = |place: &MirrorTarget| self.mirrors.iter().any(|mirror| mirror.0 == place.0);
+        self.places.iter().filter(move |place| !is_mirror(place) && !self.has_failed(place))
+    }
+
     /// For who claims a target: keeps it from becoming a mirror until the result is dropped. `None`
     /// if it is one. If it lost what it had, a claim would make it take what follows.
     pub fn reserve(&mut self, place: &MirrorTarget) -> Option<Arc<()>> {

@@ -1,7 +1,7 @@
 //! The machine that a process runs on.
 
 use gf::checksum::crc64;
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 /// The id of this boot of the machine, where the system has one.
 pub fn boot_id() -> Option<Vec<u8>> {
@@ -11,8 +11,11 @@ pub fn boot_id() -> Option<Vec<u8>> {
 /// A number for a file system with this device number. Machines of the same kind give their disks
 /// the same device numbers: the file systems of others have other numbers.
 pub(super) fn file_system(device: u64) -> u64 {
-    static MACHINE: LazyLock<Vec<u8>> = LazyLock::new(|| boot_id().unwrap_or_default());
-    of_machine(&MACHINE, device)
+    // A service may be without most of /proc.
+    let id = || boot_id().or_else(|| std::fs::read("/etc/machine-id").ok());
+    static MACHINE: OnceLock<Vec<u8>> = OnceLock::new();
+    let known = MACHINE.get().or_else(|| id().map(|id| MACHINE.get_or_init(|| id)));
+    of_machine(known.map_or(&[], Vec::as_slice), device)
 }
 
 fn of_machine(machine: &[u8], device: u64) -> u64 {

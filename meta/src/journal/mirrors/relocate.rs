@@ -72,9 +72,7 @@ fn go(shared: &Shared, targets: Vec<MirrorTarget>) -> Result<(), KvError> {
             }
             // A mirror that fails just before it counts is replaced as long as there are others.
             // One that still does something else joins after that.
-            let used = |place: &MirrorTarget| files.mirrors.iter().any(|mirror| mirror.0 == place.0);
-            let left = files.places.iter().any(|place| !used(place) && !files.has_failed(place));
-            if staying < expected && !left {
+            if staying < expected && files.spares().next().is_none() {
                 break;
             }
             if quiet.elapsed() > MAX_DEADLINES * shared.limits.deadline {

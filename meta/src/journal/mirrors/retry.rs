@@ -54,9 +54,7 @@ pub(in crate::journal) fn run(shared: &Shared) {
         let idle = {
             // A target that was busy when a mirror was needed.
             let files = shared.files();
-            let used = |place: &MirrorTarget| files.mirrors.iter().any(|mirror| mirror.0 == place.0);
-            let lacking = files.staying().0 < shared.wanted(files.places.len());
-            lacking && files.places.iter().any(|place| !used(place) && !files.has_failed(place))
+            files.staying().0 < shared.wanted(files.places.len()) && files.spares().next().is_some()
         };
         if answered || idle {
             shared.ask();

@@ -88,7 +88,7 @@ pub(in crate::journal) fn write(shared: &Shared, aim: &Aim, view: &dyn View, las
         // All mirrors have everything, and still take what is committed: m+1 must be left when full
         // ones are given up. Without enough others, all go on with the snapshot that they have.
         let enough = had + snapshot.mirrors.len();
-        if enough < shared.need() && !has_spare(shared) {
+        if enough < shared.need() && shared.files().spares().next().is_none() {
             let error = unavailable(place.0, why);
             snapshot.discard();
             return Err(error);
@@ -143,13 +143,6 @@ pub(in crate::journal) fn write(shared: &Shared, aim: &Aim, view: &dyn View, las
         _ => false,
     });
     Ok(())
-}
-
-/// Whether a target can become a mirror in place of a full one.
-fn has_spare(shared: &Shared) -> bool {
-    let files = shared.files();
-    let is_mirror = |place: &MirrorTarget| files.mirrors.iter().any(|mirror| mirror.0 == place.0);
-    files.places.iter().any(|place| !is_mirror(place) && !files.has_failed(place))
 }
 
 impl Snapshot<'_> {

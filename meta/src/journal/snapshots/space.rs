@@ -4,10 +4,10 @@
 //! mirror that is short of space is given up if there is one more than needed, and a target with
 //! space can take its place.
 
-use super::super::files::same;
 use super::super::mirrors::worker::{Job, Worker, all};
 use super::super::options::{Access, MirrorTarget};
 use super::super::shared::Shared;
+use plan::TargetId;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::Ordering;
@@ -28,6 +28,7 @@ const SPARE_INTERVAL: Duration = Duration::from_secs(10);
 pub(in crate::journal) struct Gauge {
     generation: u64,
     mirrors: Vec<(MirrorTarget, Worker)>,
+    /// When it was last looked for a target in place of a mirror, without finding one.
     looked_for_spare: Option<Instant>,
 }
 
@@ -46,7 +47,7 @@ impl Gauge {
         let before = shared.slack.load(Ordering::Relaxed);
         // Those that do not answer are not asked again until the mirrors change.
         let spaces = spaces_of(&mut self.mirrors, shared);
-        let Some((_, free)) = fullest(&spaces) else { return };
+        let Some((fullest, free)) = fullest(&spaces) else { return };
         let (slack, due, need) = {
             let files = shared.files();
             let slack = (free + files.underway).cast_signed() - files.need(&shared.limits).cast_signed();
@@ -63,35 +64,30 @@ impl Gauge {
             shared.task(|tasks| tasks.snapshot = true);
         }
         if slack <= 0 && shared.access == Access::Write {
-            self.relieve(shared, &spaces, need);
+            self.relieve(shared, fullest, &spaces, need);
         }
     }
 
     /// Gives the mirror with the least space up if the others are enough, and a target on another
     /// file system has much space.
-    fn relieve(&mut self, shared: &Shared, spaces: &[(usize, Space)], need: u64) {
-        let Some((number, _)) = fullest(spaces) else { return };
-        let place = self.mirrors[number].0.clone();
-        let others: Vec<MirrorTarget> = {
-            let files = shared.files();
-            let is_one_more = files.whole.len() > shared.need() && files.whole.iter().any(|whole| same(whole, &place));
-            let can_come = |place: &&MirrorTarget| {
-                !files.mirrors.iter().any(|mirror| mirror.0 == place.0) && !files.has_failed(place)
-            };
-            if is_one_more { files.places.iter().filter(can_come).cloned().collect() } else { Vec::new() }
-        };
-        let is_early = self.looked_for_spare.is_some_and(|when| when.elapsed() < SPARE_INTERVAL);
-        if others.is_empty() || is_early {
+    fn relieve(&mut self, shared: &Shared, fullest: TargetId, spaces: &[(TargetId, Space)], need: u64) {
+        if self.looked_for_spare.is_some_and(|when| when.elapsed() < SPARE_INTERVAL) {
             return;
         }
+        let (mirror, spares) = {
+            let files = shared.files();
+            let mirror = files.whole.iter().find(|(id, _)| *id == fullest).cloned();
+            let mirror = mirror.filter(|_| files.whole.len() > shared.need());
+            (mirror, files.spares().cloned().collect::<Vec<_>>())
+        };
+        let Some(mirror) = mirror.filter(|_| !spares.is_empty()) else { return };
         self.looked_for_spare = Some(Instant::now());
-        let mut others = started(others);
         // It gets what the mirrors have, and needs what they need.
         let is_good =
             |space: &Space| space.free > 2 * need && spaces.iter().all(|(_, mirror)| mirror.system != space.system);
-        if spaces_of(&mut others, shared).iter().any(|(_, space)| is_good(space)) {
+        if spaces_of(&mut started(spares), shared).iter().any(|(_, space)| is_good(space)) {
             self.looked_for_spare = None;
-            shared.files().suspects.push((place, io::ErrorKind::StorageFull.into(), Weak::new()));
+            shared.files().suspects.push((mirror, io::ErrorKind::StorageFull.into(), Weak::new()));
             shared.ask();
         }
     }
@@ -102,38 +98,37 @@ fn started(places: Vec<MirrorTarget>) -> Vec<(MirrorTarget, Worker)> {
     places.into_iter().filter_map(start).collect()
 }
 
-/// The space of the targets that answer, with their numbers. The others are taken out of the list.
-fn spaces_of(targets: &mut Vec<(MirrorTarget, Worker)>, shared: &Shared) -> Vec<(usize, Space)> {
-    let spaces: Arc<Mutex<BTreeMap<usize, Space>>> = Arc::default();
+/// The space of the targets that answer. The others are taken out of the list.
+fn spaces_of(targets: &mut Vec<(MirrorTarget, Worker)>, shared: &Shared) -> Vec<(TargetId, Space)> {
+    let spaces: Arc<Mutex<BTreeMap<TargetId, Space>>> = Arc::default();
+    let ids: Vec<TargetId> = targets.iter().map(|(place, _)| place.0).collect();
     let job = |number: usize| -> Job {
-        let spaces = spaces.clone();
+        let (spaces, id) = (spaces.clone(), ids[number]);
         Box::new(move |target| {
             let space = target.space()?;
             // Some systems report as much as a number can say.
             let free = space.free.min(i64::MAX.unsigned_abs() / 4);
-            lock(&spaces).insert(number, Space { free, ..space });
+            lock(&spaces).insert(id, Space { free, ..space });
             Ok(())
         })
     };
     let results = all(targets.iter().map(|(_, worker)| worker), job, shared.limits.deadline);
     let mut answers = results.iter().map(Result::is_ok);
     targets.retain(|_| answers.next().unwrap_or(false));
-    // The numbers are those in what is left of the list.
     let spaces = lock(&spaces);
-    let answered = results.iter().enumerate().filter(|(_, result)| result.is_ok());
-    answered.enumerate().filter_map(|(number, (before, _))| Some((number, *spaces.get(&before)?))).collect()
+    spaces.iter().map(|(&id, &space)| (id, space)).collect()
 }
 
 /// The mirror with the least free space, and that space in bytes; mirrors on the same file system
 /// share its space.
-fn fullest(mirrors: &[(usize, Space)]) -> Option<(usize, u64)> {
+fn fullest(mirrors: &[(TargetId, Space)]) -> Option<(TargetId, u64)> {
     let mut systems: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
     for (_, space) in mirrors {
         let (free, sharing) = systems.entry(space.system).or_insert((space.free, 0));
         (*free, *sharing) = (space.free.min(*free), *sharing + 1);
     }
     let share = |space: &Space| systems.get(&space.system).map_or(0, |(free, sharing)| free / sharing);
-    mirrors.iter().map(|(number, space)| (*number, share(space))).min_by_key(|(_, share)| *share)
+    mirrors.iter().map(|(id, space)| (*id, share(space))).min_by_key(|(_, share)| *share)
 }
 
 #[cfg(test)]
@@ -142,10 +137,10 @@ mod tests {
 
     #[test]
     fn mirrors_share_the_space_of_their_file_system() {
-        let space = |number, free, system| (number, Space { total: 1000, free, system });
+        let space = |id, free, system| (TargetId(id), Space { total: 1000, free, system });
         assert_eq!(fullest(&[]), None);
-        assert_eq!(fullest(&[space(0, 300, 1), space(2, 200, 2), space(3, 400, 3)]), Some((2, 200)));
+        assert_eq!(fullest(&[space(0, 300, 1), space(2, 200, 2), space(3, 400, 3)]), Some((TargetId(2), 200)));
         // Two share one, which was read twice.
-        assert_eq!(fullest(&[space(0, 150, 2), space(1, 300, 1), space(2, 280, 1)]), Some((1, 140)));
+        assert_eq!(fullest(&[space(0, 150, 2), space(1, 300, 1), space(2, 280, 1)]), Some((TargetId(1), 140)));
     }
 }
