@@ -122,6 +122,7 @@ pub struct FileSystem {
     pub(crate) orphan_chunks: maintenance::orphan_chunks::OrphanChunks,
     pub(crate) rejoins: maintenance::rejoin::Rejoins,
     pub(crate) members: maintenance::members::Members,
+    pub(crate) votes: maintenance::votes::Votes,
     pub(crate) rebalancing: maintenance::rebalance::Rebalancing,
     pub(crate) background: background::Background,
     pub(crate) volume: volume::opened::Opened,

@@ -5,7 +5,7 @@ use crate::data::sets::Placed;
 use crate::data::store::{Options, Store};
 use crate::data::{file, lookups, memory, space};
 use crate::maintenance::census::Census;
-use crate::maintenance::{collect, compact, inline, members, orphan_chunks, rejoin};
+use crate::maintenance::{collect, compact, inline, members, orphan_chunks, rejoin, votes};
 use crate::role::{Engine, Role};
 use crate::volume::create::{begin, journal_limits, owner};
 use crate::volume::find::{FoundTargets, find};
@@ -15,6 +15,7 @@ use crate::volume::membership::{complete, write_pointer};
 use crate::volume::opened::{INDEX, Opened, STRIPES_PER_OPENING, lock};
 use crate::volume::places::{Directories, Places};
 use crate::volume::stripe_size::{MANIFEST_BYTES, full_stripe_bytes, of_process};
+use crate::volume::voters::{Voters, divide};
 use crate::volume::warnings::{self, Warnings};
 use crate::{Error, FileSystem, OpenOptions, Result, background, now};
 use ::volume::ranked::Ranked;
@@ -70,10 +71,10 @@ impl Drop for Claimed {
     }
 }
 
-/// Adds to an error about missing targets why they are missing. One of this machine stays one.
-fn with_reasons(error: KvError, missing: &[(TargetId, String)]) -> Error {
+/// Adds to an error about missing voters why they are missing. One of this machine stays one.
+fn with_reasons(error: KvError, voters: Voters, missing: &[(TargetId, String)]) -> Error {
     let mut text = match error {
-        KvError::TooFew(text) => text,
+        KvError::TooFew(text) => text.replacen(" targets ", &format!(" {} ", voters.word()), 1),
         KvError::Local(why) => return Error::Invalid(format!("cannot use {why}")),
         error => return meta::Error::from(error).into(),
     };
@@ -100,7 +101,7 @@ impl FileSystem {
         let guard = options.lock.take().map_or_else(|| lock(directory), Ok)?;
         let places = options.places.clone();
         let found = find(&places, pointer)?;
-        let silent = found.silent;
+        let silent = !found.silent.is_empty();
         if options.read_only
             && !found.disks.is_empty()
             && let Err(why) = found.is_newest()
@@ -118,7 +119,7 @@ impl FileSystem {
         opened.map_err(|error| match error {
             // The silent targets may have what is missing.
             Error::Meta(meta::Error::Held(_) | meta::Error::Fenced(_)) => error,
-            Error::Meta(_) | Error::Volume(_) if silent > 0 => Error::Unavailable(error.to_string()),
+            Error::Meta(_) | Error::Volume(_) if silent => Error::Unavailable(error.to_string()),
             error => error,
         })
     }
@@ -159,7 +160,7 @@ impl FileSystem {
         let disks: BTreeMap<TargetId, Arc<dyn Target>> = targets.into_iter().collect();
         let missing = label.members().map(|member| member.id).filter(|id| !disks.contains_key(id));
         let missing = missing.map(|id| (id, "it was not given".into())).collect();
-        Self::open_with(None, FoundTargets { label, older: None, disks, missing, silent: 0 }, index, options)
+        Self::open_with(None, FoundTargets { label, older: None, disks, missing, silent: Vec::new() }, index, options)
     }
 
     fn open_with(
@@ -170,6 +171,9 @@ impl FileSystem {
     ) -> Result<Arc<Self>> {
         let (directory, lock) = place.unzip();
         found.suffices(options.insists)?;
+        if !found.disks.keys().any(|id| found.label.voters().contains(id)) {
+            found.is_newest()?;
+        }
         let FoundTargets { mut label, older, disks, missing, .. } = found;
         let code = ec::parse(&label.code).map_err(|why| Error::Invalid(why.to_string()))?;
         let shape = code.shape();
@@ -181,13 +185,14 @@ impl FileSystem {
         if !options.read_only {
             upgrade(&mut label, &disks, shape.m, directory.as_deref())?;
         }
+        let (voting, others) = divide(&label, disks.into_iter().collect());
         let local_wal = directory.as_ref().filter(|_| options.serve).map(|directory| directory.join(LOCAL_WAL));
         let limits = journal_limits(targets.spaces(false).into_iter().map(|(_, space)| space));
         let journal = Arc::new(
             Journaled::open(meta::journal::Options {
                 volume,
-                targets: disks.iter().map(|(&id, disk)| (id, journal_target(disk, options.read_only))).collect(),
-                voters: label.members().map(|member| member.id).collect(),
+                targets: voting.into_iter().map(|(id, disk)| (id, journal_target(&disk, options.read_only))).collect(),
+                voters: label.voters(),
                 losses: shape.m,
                 generation: label.generation,
                 holder: options.holder(directory.as_deref()),
@@ -204,10 +209,11 @@ impl FileSystem {
                 accept_loss: options.accept_loss,
                 local_wal: local_wal.clone(),
             })
-            .map_err(|error| with_reasons(error, &missing))?,
+            .map_err(|error| with_reasons(error, Voters::of(&label), &missing))?,
         );
         let mut claimed = Claimed(Some(journal.clone()));
         if !options.read_only {
+            journal.set_bystanders(others).map_err(meta::Error::from)?;
             let epoch = journal.status().epoch;
             let changed = complete(&mut label, older.as_ref(), &targets, epoch, options.accept_loss)?;
             if let Some(directory) = directory.as_deref().filter(|_| changed || older.is_some()) {
@@ -348,6 +354,7 @@ impl FileSystem {
             orphan_chunks: orphan_chunks::OrphanChunks::default(),
             rejoins: rejoin::Rejoins::default(),
             members: members::Members::default(),
+            votes: votes::Votes::default(),
             rebalancing: crate::maintenance::rebalance::Rebalancing::default(),
             background: background::Background::new(),
             leases: Leases::default(),
@@ -465,9 +472,10 @@ mod tests {
     /// A metadata server leaves the volume to others then, and only then.
     #[test]
     fn a_trouble_of_this_machine_is_no_trouble_of_the_targets() {
-        let local = with_reasons(KvError::Local("the index: a bad block".into()), &[]);
+        const ALL: Voters = Voters { all: 6, losses: 2, others: 0 };
+        let local = with_reasons(KvError::Local("the index: a bad block".into()), ALL, &[]);
         assert!(matches!(&local, Error::Invalid(why) if why.contains("the index: a bad block")), "{local:?}");
-        let away = with_reasons(KvError::Unavailable("target 3: it hangs".into()), &[]);
+        let away = with_reasons(KvError::Unavailable("target 3: it hangs".into()), ALL, &[]);
         assert!(matches!(away, Error::Meta(meta::Error::Unavailable(_))), "{away:?}");
     }
 }

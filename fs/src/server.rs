@@ -37,7 +37,7 @@ impl Volume for FileSystem {
     }
 
     fn label(&self) -> String {
-        self.volume.label().to_json()
+        self.volume.label().for_clients().to_json()
     }
 
     fn generation(&self) -> u64 {

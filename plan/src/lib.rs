@@ -21,6 +21,7 @@
 //! - [`bucket`]: how long to wait, so that a rate is kept.
 //! - [`sizes`]: how people write lengths in bytes.
 //! - [`topology`]: the layers of a network and their prime nodes, and distances in a torus.
+//! - [`voters`]: which targets vote about the newest state of a volume.
 //! - [`words`]: how people read quantities.
 //! - [`schedule`]: which worker of an archive job does what next, and how large files are cut.
 #![forbid(unsafe_code)]
@@ -48,6 +49,7 @@ pub mod schedule;
 pub mod sizes;
 pub mod stripe;
 pub mod topology;
+pub mod voters;
 pub mod words;
 
 pub use domain::Domain;

@@ -6,6 +6,7 @@ use crate::failure::{Failure, Outcome};
 use crate::{show, unprotected};
 use clap::Args;
 use cluster::StoreAddress;
+use fs::label::Label;
 use fs::{Coding, Coordinates, Domain, InTorus, Known, Placement, PolicyName, Remains, Torus, Voters};
 use plan::placement::{most_on_one, survived_when_shared};
 use plan::sizes;
@@ -188,14 +189,14 @@ pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
     .run(&arguments.volume)?;
     let shape = code.shape();
     let is_shared = arguments.targets.len() < shape.blocks();
-    let voters = Voters { all: arguments.targets.len(), losses: code.shape().m };
+    let voters = Voters::of(&Label::read_pointer(&arguments.volume)?);
     if as_json {
         return show::json(&json!({
             "volume": show::path(&arguments.volume),
             "name": name,
             "code": arguments.code,
             "redundancy": !code.spec().stores_zeroes(),
-            "targets": voters.all,
+            "targets": arguments.targets.len(),
             "metadata": away_document(voters),
             "blocks_on_one_target": most_on_one(shape.blocks(), arguments.targets.len()),
             "too_few_domains": arguments.too_few_domains(shape.k, shape.m).is_some(),
@@ -238,7 +239,11 @@ fn part_of(disk: &Path, name: &str) -> Result<PathBuf, Failure> {
 /// How many targets may be away.
 pub fn away(voters: Voters) -> String {
     let (readable, writable) = (voters.readable_without(), voters.writable_without());
-    format!("readable with {} away, writable with {writable}", show::count(readable, "target"))
+    let targets = match voters.others {
+        0 => show::count(readable, "target"),
+        _ => format!("{readable} of its {}", show::count(voters.all, "voter")),
+    };
+    format!("readable with {targets} away, writable with {writable}")
 }
 
 /// The same for JSON.
@@ -247,6 +252,7 @@ pub fn away_document(voters: Voters) -> serde_json::Value {
         "readable_without": voters.readable_without(),
         "writable_without": voters.writable_without(),
         "more_targets": voters.more(),
+        "voters": voters.all,
     })
 }
 
@@ -315,8 +321,8 @@ fn agreed(arguments: &OpenArguments, targets: &[PathBuf], as_json: bool) -> Resu
     }
     let known = remains.known(&*places())?;
     if !as_json {
-        let voters = Voters::of(label);
-        show::text(format_args!("{}: {} of {} targets are there", label.name, remains.there.len(), voters.all))?;
+        let all = label.members().count();
+        show::text(format_args!("{}: {} of {all} targets are there", label.name, remains.there.len()))?;
         for member in remains.missing() {
             show::text(format_args!("  MISSING target {}: {}", member.id.0, Shown(&member.path)))?;
         }
@@ -331,7 +337,7 @@ fn agreed(arguments: &OpenArguments, targets: &[PathBuf], as_json: bool) -> Resu
             "This will: take the {} out of the volume for good; begin a new history with what the others have; \
              lose every change that only those had, and the data of which too few blocks are left; \
              say so in weft status ever after.",
-            show::count(voters.all - remains.there.len(), "missing target")
+            show::count(all - remains.there.len(), "missing target")
         ))?;
     }
     let lost = json!({

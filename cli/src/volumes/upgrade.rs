@@ -37,7 +37,7 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         return show::json(&json!({ "volume": show::path(volume), "from": from, "to": to }));
     }
     match from == to {
-        true => show::text(format_args!("{} is of format {to}, the newest", Shown(volume))),
+        true => show::text(format_args!("{} is of format {to}; there is nothing to upgrade", Shown(volume))),
         false => show::text(format_args!("{} was of format {from} and is of format {to}", Shown(volume))),
     }
 }

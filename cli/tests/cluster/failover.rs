@@ -117,6 +117,27 @@ impl Servers {
     }
 }
 
+/// A machine with more disks than the code can lose dies with the server on it. Who votes has
+/// changed since the others began to stand by.
+#[test]
+fn a_standby_takes_over_when_a_machine_with_many_disks_dies() {
+    let servers = Servers::new();
+    servers.all_stand_by();
+    let holder = servers.holder_after("");
+    for number in [0, 1] {
+        servers.cluster.target("domain", &[&servers.cluster.store(number), "machine0"]);
+    }
+    let status: Value = serde_json::from_slice(&servers.command(&["status", "--json"], &[]).output).unwrap();
+    assert_eq!((&status["metadata"]["voters"], &status["domains"][0]["voters"]), (&3.into(), &1.into()));
+    run(weft().arg("mkdir").arg(format!("{}:/before", servers.url()))).good();
+    servers.cluster.stores[..2].iter().for_each(Process::kill);
+    servers.server(&holder).kill();
+    servers.holder_after(&holder);
+    run(weft().arg("mkdir").arg(format!("{}:/after", servers.url()))).good();
+    let listed = String::from_utf8(servers.command(&["ls"], &[]).good()).unwrap();
+    assert!(listed.contains("before") && listed.contains("after"), "{listed}");
+}
+
 /// Waits until a counter has grown by `by`.
 #[track_caller]
 fn goes_on(counter: &AtomicU32, by: u32) {

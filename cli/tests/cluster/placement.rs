@@ -77,6 +77,35 @@ fn a_target_is_replaced_while_a_client_writes() {
     all_there(&cluster.mount("fresh").point, &files);
 }
 
+/// Each machine has more disks than the code can lose, and may take the metadata server along.
+#[test]
+fn a_metadata_server_begins_without_any_one_machine() {
+    let cluster = Cluster::new("rs:2+1", 6);
+    for number in 0..6 {
+        cluster.target("domain", &[&cluster.store(number), &format!("machine{}", number / 2)]);
+    }
+    let film = cluster.scratch.file("film", 2_000_000);
+    run(weft().arg("cp").arg(&film).arg(cluster.at("film"))).good();
+    cluster.is_healthy();
+    let domains = cluster.status()["domains"].clone();
+    let has_one = |domain: &Value| (&domain["targets"], &domain["voters"]) == (&2.into(), &1.into());
+    assert!(domains.as_array().unwrap().iter().all(has_one), "{domains}");
+    for machine in 0..3 {
+        let disks = [2 * machine, 2 * machine + 1];
+        disks.iter().for_each(|&number| cluster.stores[number].kill());
+        cluster.meta.kill();
+        cluster.meta.start();
+        let name = format!("without{machine}");
+        run(weft().arg("mkdir").arg(cluster.at(&name))).good();
+        assert!(run(weft().arg("cat").arg(cluster.at("film"))).good() == noise(2_000_000));
+        disks.iter().for_each(|&number| cluster.stores[number].start());
+        cluster.heal();
+    }
+    let listed = String::from_utf8(run(weft().arg("ls").arg(cluster.at(""))).good()).unwrap();
+    assert!((0..3).all(|machine| listed.contains(&format!("without{machine}"))), "{listed}");
+    cluster.is_healthy();
+}
+
 /// Two stores in each of three racks, and two chunks that may be lost: a whole rack may be.
 #[test]
 fn a_whole_rack_is_lost_and_nothing_with_it() {
@@ -337,5 +366,8 @@ fn a_volume_on_directories_has_the_domains_that_are_given() {
     let file = scratch.file("f", 300_000);
     run(weft().arg("cp").arg(&file).arg(format!("{}:/f", volume.display()))).good();
     let domains = run(weft().args(["status", "--json"]).arg(&volume)).json()["domains"].clone();
-    assert_eq!(domains, serde_json::json!([{ "domain": "shelf1", "targets": 2, "chunk_sets_lost_with_it": 0 }]));
+    assert_eq!(
+        domains,
+        serde_json::json!([{ "domain": "shelf1", "targets": 2, "chunk_sets_lost_with_it": 0, "voters": 1 }])
+    );
 }

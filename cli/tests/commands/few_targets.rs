@@ -35,7 +35,7 @@ fn a_new_volume_tells_how_many_targets_may_be_away() {
     let created = text(run(weft().arg("create").arg(&path).args(["--code", "rs:2+2"]).args(&disks)));
     assert!(created.contains("writable with 1; with 1 more target that is 2"), "{created}");
     let status = run(weft().args(["status", "--json"]).arg(&path)).json();
-    let expected = serde_json::json!({ "readable_without": 2, "writable_without": 1, "more_targets": 1 });
+    let expected = serde_json::json!({ "readable_without": 2, "writable_without": 1, "more_targets": 1, "voters": 4 });
     assert_eq!(status["metadata"], expected);
 }
 

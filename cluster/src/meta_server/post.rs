@@ -50,7 +50,7 @@ pub struct PostOptions {
 
 /// What a process does for its post.
 pub trait Host: Send + Sync + 'static {
-    /// Claims and opens the volume. With `insists`, it fails while more targets are silent than
+    /// Claims and opens the volume. With `insists`, it fails while more voters are silent than
     /// the code can miss.
     ///
     /// # Errors
@@ -491,8 +491,8 @@ impl<H: Host> Driver<H> {
 
     fn looked(&mut self, mut watch: Box<Watch>, found: &WatchResult, now: Duration) {
         self.rules = Rules::new(watch.enough());
-        watch.follow(&self.post.directory, found.generation);
-        self.post.entrance.set_label(watch.label().to_json());
+        watch.follow(&self.post.directory, found);
+        self.post.entrance.set_label(watch.label().clone().for_clients().to_json());
         let course = found.held.then(|| watch.course(found)).flatten();
         *lock(&self.post.watch) = Some(watch);
         if self.seat.state() != SeatState::Standby {

@@ -12,11 +12,14 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use volume::lock;
 use volume::target::{ClaimRequest, ClaimState, Disk, Lease, Target};
+use volume::{Wait, ask_all, lock};
 
 /// How long one round waits for answers.
 const ROUND_TIMEOUT: Duration = Duration::from_millis(900);
+
+/// How often labels are read when too few targets are free.
+const SEARCH_INTERVAL: Duration = Duration::from_secs(3);
 
 /// What a standby found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,7 +70,7 @@ pub(super) fn judge(claims: &[Option<ClaimState>], own: u128) -> WatchResult {
 
 type ClaimAnswer = (TargetId, Option<ClaimState>);
 
-/// Asks the targets of a volume.
+/// Asks the voters of a volume.
 pub(super) struct Watch {
     own: u128,
     places: Arc<ClusterPlaces>,
@@ -75,6 +78,8 @@ pub(super) struct Watch {
     targets: BTreeMap<TargetId, Arc<dyn Target>>,
     /// Targets that have not answered yet.
     asked: BTreeSet<TargetId>,
+    /// When labels were last read because too few targets were free.
+    searched: Option<Instant>,
     answers: (Sender<ClaimAnswer>, Mutex<Receiver<ClaimAnswer>>),
 }
 
@@ -87,7 +92,7 @@ impl Watch {
         let label = Label::read_pointer(directory)?;
         let (sender, receiver) = channel();
         let answers = (sender, Mutex::new(receiver));
-        Ok(Self { own, places, label, targets: BTreeMap::new(), asked: BTreeSet::new(), answers })
+        Ok(Self { own, places, label, targets: BTreeMap::new(), asked: BTreeSet::new(), searched: None, answers })
     }
 
     /// The label that is used now.
@@ -95,9 +100,9 @@ impl Watch {
         &self.label
     }
 
-    /// How many targets must say that they are free.
+    /// How many voters must say that they are free.
     pub fn enough(&self) -> usize {
-        self.label.members().count().saturating_sub(self.losses()).max(1)
+        self.label.voters().len().saturating_sub(self.losses()).max(1)
     }
 
     /// How many targets may be lost.
@@ -111,9 +116,9 @@ impl Watch {
         Some(Course { volume: self.label.id().ok()?, losses: self.losses(), places, epoch: found.epoch })
     }
 
-    /// Reads the claims of all targets that are not still busy with the last round.
+    /// Reads the claims of all voters that are not still busy with the last round.
     pub fn look(&mut self) -> WatchResult {
-        let members: Vec<Member> = self.label.members().cloned().collect();
+        let members: Vec<Member> = self.label.members().filter(|member| member.votes).cloned().collect();
         self.targets.retain(|id, _| members.iter().any(|member| member.id == *id));
         let mut claims: BTreeMap<TargetId, Option<ClaimState>> = BTreeMap::new();
         for member in &members {
@@ -148,22 +153,28 @@ impl Watch {
     }
 
     /// Reads the labels of the targets if a claim names a newer one, and keeps the newest in the
-    /// directory. Call it only with the lock of the directory.
-    pub fn follow(&mut self, directory: &Path, generation: u64) {
-        if generation <= self.label.generation {
+    /// directory. Also when nobody holds the volume and too few targets are free: others may vote
+    /// by now. Call it only with the lock of the directory.
+    pub fn follow(&mut self, directory: &Path, found: &WatchResult) {
+        let free = found.votes.iter().filter(|vote| matches!(vote, Vote::Free | Vote::Released)).count();
+        let searches = !found.held
+            && free < self.enough()
+            && self.searched.is_none_or(|searched| searched.elapsed() >= SEARCH_INTERVAL);
+        if found.generation <= self.label.generation && !searches {
             return;
         }
-        for target in self.targets.values() {
-            let read = Label::read(&**target, "a target").ok().flatten();
-            if let Some(label) = read
-                && label.volume == self.label.volume
-                && label.generation > self.label.generation
-            {
-                self.label = Label { target: None, ..label };
-            }
+        if searches {
+            self.searched = Some(Instant::now());
         }
-        // It is found again from the targets if it cannot be written.
-        let _ = self.label.write_pointer(directory);
+        let questions = self.targets.values().cloned().map(|target| move || Label::read(&*target, "a target"));
+        let wait = Wait { least: free, wanted: usize::MAX, deadline: ROUND_TIMEOUT };
+        let read = ask_all(questions, Result::is_ok, wait).into_iter().flatten().filter_map(|read| read.ok().flatten());
+        let newer = read.filter(|label| label.volume == self.label.volume && label.generation > self.label.generation);
+        if let Some(label) = newer.max_by_key(|label| label.generation) {
+            self.label = Label { target: None, ..label };
+            // It is found again from the targets if it cannot be written.
+            let _ = self.label.write_pointer(directory);
+        }
     }
 }
 

@@ -95,11 +95,11 @@ impl Topology {
         self.domains.get(&id).map(|domain| domain.at(self.placement.domain_level))
     }
 
-    /// All domains that have a name, with the number of their targets.
-    pub fn domains(&self) -> BTreeMap<String, usize> {
-        let mut all = BTreeMap::new();
-        for domain in self.domains.keys().filter_map(|&id| self.name_of(id)) {
-            *all.entry(domain.to_owned()).or_default() += 1;
+    /// All domains that have a name, with their targets.
+    pub fn domains(&self) -> BTreeMap<String, Vec<TargetId>> {
+        let mut all = BTreeMap::<String, Vec<TargetId>>::new();
+        for &id in self.domains.keys() {
+            all.entry(self.name_of(id).unwrap_or_default().to_owned()).or_default().push(id);
         }
         all
     }

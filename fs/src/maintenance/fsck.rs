@@ -5,9 +5,11 @@ use crate::maintenance::chunk_contents::{Candidates, Finder, FoundSet, FoundStri
 use crate::maintenance::presence;
 use crate::volume::create::random_id;
 use crate::volume::find::{FoundTargets, find};
-use crate::volume::label::Label;
+use crate::volume::label::{LABEL_SKIP, Label};
+use crate::volume::membership::write_pointer;
 use crate::volume::opened::STRIPES_PER_OPENING;
 use crate::volume::places::Places;
+use crate::volume::voters::Voters;
 use crate::{Error, FileSystem, OpenOptions, ROOT, Result};
 use meta::{ContentEdit, FileKind, New, Resize, SetRecord};
 use plan::{ExtentMap, ExtentPlace, Ino, Position, RecordOffset, SetId};
@@ -195,8 +197,19 @@ impl Rebuilt {
 pub fn rebuild(directory: &Path, places: Arc<dyn Places>) -> Result<Rebuilt> {
     let pointer = Label::read_pointer(directory)?;
     let guard = crate::volume::opened::lock(directory)?;
-    let found = find(&places, pointer)?;
+    let mut found = find(&places, pointer)?;
     claim_all(&found)?;
+    if Voters::of(&found.label).others > 0 {
+        // Those that voted may be gone. Those that are there are enough for the journal.
+        let label = &mut found.label;
+        label.set_voters(&found.disks.keys().copied().collect());
+        label.before.clear();
+        label.generation += LABEL_SKIP;
+        for (&id, target) in &found.disks {
+            label.write(&**target, id).map_err(|why| Error::Invalid(format!("cannot write a label: {why}")))?;
+        }
+        write_pointer(label, directory)?;
+    }
     for target in found.disks.values() {
         let files = target.list_metadata().map_err(|why| Error::Invalid(format!("cannot list a target: {why}")))?;
         for (file, _) in files {

@@ -22,3 +22,4 @@ pub mod repair;
 pub mod status;
 pub mod targets;
 pub mod verify;
+pub mod votes;

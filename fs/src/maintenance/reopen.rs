@@ -1,7 +1,7 @@
 //! Recreates a volume directory from the targets that are left: without a loss where enough of
 //! them are, or with one that is accepted and remembered.
 
-use crate::volume::label::{EPOCHS_PER_LOSS, GENERATIONS_PER_EPOCH, Label, Loss, Member, POINTER, Role};
+use crate::volume::label::{LABEL_SKIP, Label, Loss, Member, POINTER, Role};
 use crate::volume::places::Places;
 use crate::volume::voters::Voters;
 use crate::{Error, FileSystem, OpenOptions, Result};
@@ -12,10 +12,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 use volume::target::{Claim, ClaimRequest};
-
-/// How far the label goes ahead when a loss is accepted, so that no target that was given up has a
-/// newer one.
-const LABEL_SKIP: u64 = EPOCHS_PER_LOSS * GENERATIONS_PER_EPOCH;
 
 /// What is left of a volume.
 #[derive(Clone, Debug)]
@@ -92,7 +88,8 @@ impl Remains {
 
     /// Whether they are enough to know the newest state.
     pub fn is_enough(&self) -> bool {
-        self.there.len() >= Voters::of(&self.label).needed()
+        let voters = self.label.voters();
+        voters.iter().filter(|id| self.has(**id)).count() >= Voters::of(&self.label).needed()
     }
 
     /// What these targets know of the transactions that there were; changes nothing.
@@ -126,9 +123,10 @@ pub fn reopen(directory: &Path, targets: &[PathBuf], places: Arc<dyn Places>) ->
     if !remains.is_enough() {
         let (voters, label) = (Voters::of(&remains.label), &remains.label);
         return Err(Error::TooFew(format!(
-            "{} of {} targets of the volume {} were given and {} are needed to know its newest state",
-            remains.there.len(),
+            "{} of {} {} of the volume {} were given and {} are needed to know its newest state",
+            label.voters().iter().filter(|id| remains.has(**id)).count(),
             voters.all,
+            voters.word(),
             label.name,
             voters.needed()
         )));
@@ -148,6 +146,8 @@ pub fn reopen_with_loss(directory: &Path, targets: &[PathBuf], places: Arc<dyn P
     let label = &mut remains.label;
     label.losses.push(Loss { when: since.as_secs(), targets: lost.clone(), of: label.members().count() });
     label.targets.iter_mut().filter(|member| lost.contains(&member.id)).for_each(|member| member.role = Role::Removed);
+    // Those that voted may be gone.
+    label.set_voters(&label.members().map(|member| member.id).collect());
     label.before.clear();
     label.generation += LABEL_SKIP;
     make(directory, remains, places, true)

@@ -106,6 +106,8 @@ pub struct TargetStatus {
     /// Chunk sets of which too little is left when it is lost. Counted where it has several chunks
     /// of a set.
     pub would_lose: usize,
+    /// Whether it votes about the metadata, and may have it.
+    pub votes: bool,
 }
 
 /// The status of a failure domain.
@@ -117,6 +119,8 @@ pub struct DomainStatus {
     pub targets: usize,
     /// Chunk sets of which too little is left when the whole domain is lost.
     pub would_lose: usize,
+    /// Targets in it that vote about the metadata.
+    pub voters: usize,
 }
 
 /// A volume with less than one part in this many free is nearly full.
@@ -245,14 +249,14 @@ impl FileSystem {
     }
 
     /// Waits until the mirrors of the metadata that were away have caught up, as they do after the
-    /// volume was opened: as many mirrors as there are targets that answer. Waits at most
+    /// volume was opened: as many mirrors as there are voters that answer. Waits at most
     /// `timeout`.
     ///
     /// # Errors
     /// When this process does not have the metadata.
     pub fn wait_for_mirrors(&self, timeout: Duration) -> Result<()> {
         let (journal, begun) = (&self.engine()?.journal, Instant::now());
-        let answer = self.store.targets.ids().into_iter().filter(|id| self.problem(*id).is_none()).count();
+        let answer = self.volume.label().voters().into_iter().filter(|id| self.problem(*id).is_none()).count();
         let behind = |status: &meta::journal::Status| status.whole < status.wanted.min(answer);
         if behind(&journal.status()) {
             journal.retry();
@@ -366,10 +370,13 @@ impl FileSystem {
             load: self.store.balance.load(member.id),
             score: scores.get(&member.id).copied(),
             would_lose: fatal.get(&member.id).copied().unwrap_or(0),
+            votes: member.votes,
         });
+        let voting = label.voters();
         let domains = topology.domains().into_iter().map(|(name, targets)| {
             let would_lose = would_lose.get(&name).copied().unwrap_or(0);
-            DomainStatus { name, targets, would_lose }
+            let voters = targets.iter().filter(|id| voting.contains(id)).count();
+            DomainStatus { name, targets: targets.len(), would_lose, voters }
         });
         let domains = domains.collect();
         let journal = self.engine()?.journal.status();

@@ -3,7 +3,7 @@
 use crate::maintenance::repair::Repaired;
 use crate::volume::find::open_target;
 use crate::volume::label::{Label, Member, Role};
-use crate::volume::membership::{is_known, too_few, write_pointer};
+use crate::volume::membership::{is_known, is_same_set, too_few, write_pointer};
 use crate::{Error, FileSystem, Result};
 use plan::placement::Placement;
 use plan::topology::{Coordinates, Places, Torus};
@@ -36,8 +36,9 @@ impl FileSystem {
         let old = self.volume.label();
         let mut new = old.clone();
         change(&mut new);
+        new.set_format();
         new.generation = old.next_generation(epoch);
-        if new.voters() != old.voters() {
+        if !is_same_set(&new.voters(), &old.voters()) {
             new.before = old.voters();
         }
         let targets = &self.store.targets;
@@ -48,7 +49,7 @@ impl FileSystem {
         }
         let losses = self.store.options.code.shape().m;
         if !is_known(&new, &old.voters(), &written, losses) {
-            let count = written.len();
+            let count = new.voters().iter().filter(|id| written.contains(id)).count();
             // The next opening would find it and complete the change.
             let old = Label { generation: new.generation + 1, ..old };
             old.write_to(targets, written);
@@ -66,6 +67,7 @@ impl FileSystem {
         if let Some(directory) = &self.volume.directory {
             write_pointer(&new, directory)?;
         }
+        self.engine()?.journal.set_label(new.generation, new.voters().len());
         self.store.set_topology(&new);
         self.volume.places.arrange(&new.domains());
         *self.volume.label.lock() = new;
@@ -79,6 +81,7 @@ impl FileSystem {
     /// When it is not a target of the volume, or the label cannot be written.
     pub fn set_domain(&self, path: &Path, domain: Option<Domain>) -> Result<()> {
         self.writable()?;
+        let _one_at_a_time = self.volume.changing.lock();
         let member = self.member(path)?;
         self.relabel(|label| {
             label
@@ -87,6 +90,7 @@ impl FileSystem {
                 .filter(|other| other.id == member.id)
                 .for_each(|other| other.domain.clone_from(&domain));
         })?;
+        self.settle_votes();
         self.store.seal_open()
     }
 
@@ -181,7 +185,10 @@ impl FileSystem {
         let (disk, _) = open_target(places, &path, &label.volume, Some(id))?;
         journal.claim_new(&*disk).map_err(failed)?;
         self.store.targets.add(id, disk.clone());
-        let member = Member { domain, at, ..new };
+        let mut member = Member { domain, at, votes: false, ..new };
+        let mut with = label.clone();
+        with.targets.push(member.clone());
+        member.votes = self.wanted_voters(&with).contains(&id);
         if let Err(why) = self.relabel(|label| label.targets.push(member)) {
             self.store.targets.remove(id);
             // It is no target. What else was written there, its owner removes.
@@ -191,7 +198,8 @@ impl FileSystem {
                 why => why,
             });
         }
-        self.engine()?.journal.set_targets(self.journal_targets(None))?;
+        self.tell_journal(None)?;
+        self.settle_votes();
         self.store.seal_open()?;
         self.measure_space();
         Ok(id)
@@ -246,12 +254,6 @@ impl FileSystem {
         Ok(done)
     }
 
-    /// The targets that may have the metadata.
-    fn journal_targets(&self, without: Option<TargetId>) -> Vec<meta::journal::MirrorTarget> {
-        let ids = self.store.targets.ids().into_iter().filter(|id| Some(*id) != without);
-        ids.filter_map(|id| Some((id, self.store.targets.get(id)?))).collect()
-    }
-
     pub(super) fn set_role(&self, ids: &[TargetId], role: Role) -> Result<()> {
         self.relabel(|label| {
             label.targets.iter_mut().filter(|member| ids.contains(&member.id)).for_each(|member| member.role = role);
@@ -266,6 +268,7 @@ impl FileSystem {
         // Otherwise a call could use the target again, and put chunks on it, after it was found
         // empty.
         let _alone = self.volume.changing.lock();
+        self.settle_votes();
         for member in self.volume.label().members().filter(|member| member.role == Role::Draining) {
             let id = member.id;
             if self.chunks_on(&[id])? > 0 {
@@ -278,13 +281,18 @@ impl FileSystem {
                 self.remove_orphans_now()?;
             }
             // Move the metadata off the target before removing it.
-            self.engine()?.journal.set_targets(self.journal_targets(Some(id)))?;
-            self.set_role(&[id], Role::Removed)?;
+            self.leave_journal(id)?;
+            if let Err(why) = self.set_role(&[id], Role::Removed) {
+                self.tell_journal(None)?;
+                return Err(why);
+            }
             // A target that is away keeps its label; the labels of the others show that it is
             // outdated.
             self.store.targets.each([(0, id)], |_, target| target.remove(TargetFile::Label));
             self.store.targets.remove(id);
+            self.tell_journal(None)?;
         }
+        self.settle_votes();
         Ok(())
     }
 }

@@ -5,6 +5,7 @@ use crate::volume::opened::OpenOptions;
 use crate::volume::places::{Directories, Places};
 use crate::volume::stripe_size::{block_bytes, of_process};
 use crate::volume::torus::InTorus;
+use crate::volume::voters::divide;
 use crate::{Error, Result, now};
 use meta::journal::{JournalLimits, Journaled};
 use meta::kv::MemoryIndex;
@@ -148,6 +149,7 @@ impl Create {
         if !self.allow_few_domains {
             enough_domains(&label, shape)?;
         }
+        label.set_voters(&label.wanted_voters(|_| (true, true)));
         // Check that the directory can be written before anything is changed elsewhere.
         make_private(directory)
             .map_err(|why| Error::Invalid(format!("cannot make {}: {why}", volume::Shown(directory))))?;
@@ -209,6 +211,7 @@ fn enough_domains(label: &Label, shape: ec::Shape) -> Result<()> {
 
 /// Creates the metadata of a new volume, with a root directory in it.
 pub(crate) fn begin(label: &Label, targets: Vec<(TargetId, Arc<dyn Target>)>) -> Result<()> {
+    let (targets, _) = divide(label, targets);
     let code = ec::parse(&label.code).map_err(|why| Error::Invalid(why.to_string()))?;
     let spaces: Vec<Space> = targets.iter().filter_map(|(_, target)| target.space().ok()).collect();
     let journal = Arc::new(Journaled::create(meta::journal::Options {

@@ -21,24 +21,23 @@ pub(crate) struct FoundTargets {
     pub older: Option<Label>,
     pub disks: BTreeMap<TargetId, Arc<dyn Target>>,
     pub missing: Vec<(TargetId, String)>,
-    /// How many of the missing targets do not answer, and may do so later.
-    pub silent: usize,
+    /// The missing targets that do not answer, and may do so later.
+    pub silent: Vec<TargetId>,
 }
 
 impl FoundTargets {
-    /// Fails when no target was found, or, if the caller `insists`, when more targets do not answer
+    /// Fails when no target was found, or, if the caller `insists`, when more voters do not answer
     /// than the code can miss.
     pub fn suffices(&self, insists: bool) -> Result<()> {
         let Self { label, disks, missing, silent, .. } = self;
         let why = missing.first().map_or("it has none", |(_, why)| why);
-        let spare = ec::parse(&label.code).map_or(0, |code| code.shape().m);
         if disks.is_empty() {
             let text = format!("no target of the volume {} can be opened: {why}", label.name);
-            return Err(if *silent > 0 { Error::Unavailable(text) } else { Error::NotFound(text) });
+            return Err(if silent.is_empty() { Error::NotFound(text) } else { Error::Unavailable(text) });
         }
-        if insists && *silent > spare {
-            let all = label.members().count();
-            let name = &label.name;
+        let voters = label.voters();
+        if insists && silent.iter().filter(|id| voters.contains(id)).count() > Voters::of(label).losses {
+            let (silent, all, name) = (silent.len(), label.members().count(), &label.name);
             return Err(Error::Unavailable(format!(
                 "{silent} of {all} targets of the volume {name} do not answer: {why}"
             )));
@@ -48,20 +47,23 @@ impl FoundTargets {
 
     /// Fails when so few targets were found that others may have a newer state.
     pub fn is_newest(&self) -> Result<()> {
-        let (voters, there) = (Voters::of(&self.label), self.disks.len());
+        let voters = Voters::of(&self.label);
+        let voting = || self.label.members().filter(|member| member.votes);
+        let missing: Vec<&Member> = voting().filter(|member| !self.disks.contains_key(&member.id)).collect();
+        let there = voters.all - missing.len();
         if there >= voters.needed() {
             return Ok(());
         }
         const NAMED: usize = 4;
-        let missing: Vec<_> = self.label.members().filter(|member| !self.disks.contains_key(&member.id)).collect();
         let name = |member: &&Member| format!("target {}: {}", member.id.0, volume::Shown(&member.path));
         let mut named: Vec<String> = missing.iter().take(NAMED).map(name).collect();
         if missing.len() > NAMED {
             named.push(format!("and {} more", missing.len() - NAMED));
         }
         Err(Error::TooFew(format!(
-            "{there} of {} targets of the volume {} are there and {} are needed to know its newest state; missing: {}",
+            "{there} of {} {} of the volume {} are there and {} are needed to know its newest state; missing: {}",
             voters.all,
+            voters.word(),
             self.label.name,
             voters.needed(),
             named.join(", ")
@@ -80,11 +82,20 @@ pub(crate) fn find(places: &Arc<dyn Places>, pointer: Label) -> Result<FoundTarg
     loop {
         // A newer label may name targets that the older one does not know, or other places.
         let news = |member: &&Member| !disks.contains_key(&member.id) && asked.insert((member.id, member.path.clone()));
-        let members: Vec<Member> = newest.members().filter(news).cloned().collect();
-        if members.is_empty() {
+        let members = newest.members().filter(news).cloned();
+        let (voters, others): (Vec<Member>, Vec<Member>) = members.partition(|member| member.votes);
+        if voters.is_empty() && others.is_empty() {
             break;
         }
-        for (member, opened) in members.iter().zip(open_all(places, &members, &newest.volume, spare)) {
+        let volume = &newest.volume;
+        let (opened, others_opened) = std::thread::scope(|scope| {
+            // A machine may be away with all its targets: half of these show which are late.
+            let others_opened = scope.spawn(|| open_all(places, &others, volume, others.len().div_ceil(2)));
+            let opened = open_all(places, &voters, volume, spare);
+            let late = || others.iter().map(|_| Err(silent())).collect();
+            (opened, others_opened.join().unwrap_or_else(|_| late()))
+        });
+        for (member, opened) in voters.iter().zip(opened).chain(others.iter().zip(others_opened)) {
             match opened {
                 Ok((disk, label)) => {
                     labels.push(label);
@@ -99,11 +110,11 @@ pub(crate) fn find(places: &Arc<dyn Places>, pointer: Label) -> Result<FoundTarg
         newest = choose(&labels, spare).unwrap_or(newest);
     }
     let older = older_than(&newest, &labels).map(|label| Label { target: None, ..label.clone() });
-    let members: Vec<TargetId> = newest.voters();
+    let members: Vec<TargetId> = newest.members().map(|member| member.id).collect();
     disks.retain(|id, _| members.contains(id));
     let missing: Vec<(TargetId, Error)> =
         members.into_iter().filter_map(|id| Some((id, missing.remove(&id)?))).collect();
-    let silent = missing.iter().filter(|(_, why)| matches!(why, Error::Unavailable(_))).count();
+    let silent = missing.iter().filter(|(_, why)| matches!(why, Error::Unavailable(_))).map(|(id, _)| *id).collect();
     let missing = missing.into_iter().map(|(id, why)| (id, why.to_string())).collect();
     Ok(FoundTargets { missing, silent, label: newest, older, disks })
 }
@@ -146,8 +157,12 @@ fn open_all(
         move || open_target(&*places, &member.path, &volume, Some(member.id))
     });
     let wait = Wait { least: members.len().saturating_sub(spare), wanted: usize::MAX, deadline: TARGET_TIMEOUT };
-    let late = || Err(Error::Unavailable("it does not answer".into()));
-    ask_all(questions, |opened| opened.is_ok(), wait).into_iter().map(|opened| opened.unwrap_or_else(late)).collect()
+    let opened = ask_all(questions, |opened| opened.is_ok(), wait).into_iter();
+    opened.map(|opened| opened.unwrap_or_else(|| Err(silent()))).collect()
+}
+
+fn silent() -> Error {
+    Error::Unavailable("it does not answer".into())
 }
 
 /// Opens a directory that is a target of a volume.
@@ -213,7 +228,7 @@ mod tests {
         let found = find(&places, label).unwrap();
         assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
         let missing: Vec<u16> = found.missing.iter().map(|(id, _)| id.0).collect();
-        assert_eq!((found.disks.len(), &missing[..], found.silent), (4, &[1, 4][..], 2));
+        assert_eq!((found.disks.len(), &missing[..], found.silent.len()), (4, &[1, 4][..], 2));
         assert!(found.suffices(true).is_ok() && found.suffices(false).is_ok());
     }
 
@@ -227,7 +242,7 @@ mod tests {
                 .map(|number| (TargetId(number), Arc::new(Memory::default()) as Arc<dyn Target>))
                 .collect(),
             missing: (there..6).map(|number| (TargetId(number), "why".into())).collect(),
-            silent: usize::from(silent),
+            silent: (6 - silent..6).map(TargetId).collect(),
         };
         let waits = |found: FoundTargets, insists| match found.suffices(insists) {
             Ok(()) => None,

@@ -6,8 +6,10 @@ use crate::{Error, Result};
 use plan::coding::Coding;
 use plan::placement::Placement;
 use plan::topology::{Coordinates, Torus};
+use plan::voters::{self, VoterCandidate};
 use plan::{Domain, TargetId};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -15,14 +17,18 @@ use std::path::{Path, PathBuf};
 use volume::Targets;
 use volume::target::{Durable, ReadAt, Target, TargetFile};
 
-/// The version of labels, and so of volumes, that this build writes. It is also the newest that it
-/// reads.
-const FORMAT: u32 = 2;
+/// The newest version of labels, and so of volumes, that this build reads.
+const FORMAT: u32 = 3;
+/// The version of a label in which all targets vote, so that an earlier build can read it.
+const ALL_VOTE_FORMAT: u32 = 2;
 /// How many generations of labels each epoch has. Its number is in front.
 pub(crate) const GENERATIONS_PER_EPOCH: u64 = 1 << 24;
 /// How far the epochs in generations go ahead with each accepted loss, so that no target that was
 /// given up has a newer label.
-pub(crate) const EPOCHS_PER_LOSS: u64 = 1 << 20;
+const EPOCHS_PER_LOSS: u64 = 1 << 20;
+/// How far the label goes ahead when a loss is accepted, so that no target that was given up has a
+/// newer one.
+pub(crate) const LABEL_SKIP: u64 = EPOCHS_PER_LOSS * GENERATIONS_PER_EPOCH;
 /// The largest label, in bytes.
 const MAX_LABEL: usize = 1 << 20;
 /// The pointer in the volume directory.
@@ -103,12 +109,19 @@ pub struct Member {
     /// The target that this one replaces, so that an interrupted replacement can continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<TargetId>,
+    /// Whether it votes about the newest state of the volume, and may have the metadata.
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    pub votes: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 impl Member {
     /// A target for everything, which is its own failure domain.
     pub fn new(id: TargetId, path: PathBuf) -> Self {
-        Self { id, path, role: Role::Active, domain: None, at: None, replaces: None }
+        Self { id, path, role: Role::Active, domain: None, at: None, replaces: None, votes: true }
     }
 }
 
@@ -137,7 +150,7 @@ impl Label {
         targets: Vec<Member>,
     ) -> Self {
         Self {
-            format: FORMAT,
+            format: ALL_VOTE_FORMAT,
             volume: format!("{:032x}", u128::from_be_bytes(volume)),
             name: name.into(),
             code: code.into(),
@@ -156,14 +169,33 @@ impl Label {
         }
     }
 
-    /// Whether it is of the newest format.
+    /// Whether its journals have epochs, which those of format 1 have not.
     pub(crate) fn is_current(&self) -> bool {
-        self.format == FORMAT
+        self.format >= ALL_VOTE_FORMAT
     }
 
-    /// Raises it to the newest format. Format 2 has the same label, and journals with epochs.
+    /// Raises it from format 1. Format 2 has the same label, and journals with epochs.
     pub(crate) fn upgrade(&mut self) {
-        (self.format, self.generation) = (FORMAT, self.generation + 1);
+        (self.format, self.generation) = (ALL_VOTE_FORMAT, self.generation + 1);
+    }
+
+    /// Gives these targets votes, and no others.
+    pub(crate) fn set_voters(&mut self, voters: &BTreeSet<TargetId>) {
+        self.targets.iter_mut().for_each(|member| member.votes = voters.contains(&member.id));
+        self.set_format();
+    }
+
+    /// Where some do not vote, the format is one that an earlier build refuses: it would look for
+    /// the metadata on them.
+    pub(crate) fn set_format(&mut self) {
+        self.format = if self.members().all(|member| member.votes) { ALL_VOTE_FORMAT } else { FORMAT };
+    }
+
+    /// The label in a format that clients of an earlier version read, too: who votes does not
+    /// matter to them.
+    #[must_use]
+    pub fn for_clients(self) -> Self {
+        Self { format: self.format.min(ALL_VOTE_FORMAT), ..self }
     }
 
     /// The volume's id.
@@ -181,9 +213,28 @@ impl Label {
         self.targets.iter().filter(|member| member.role != Role::Removed)
     }
 
-    /// The numbers of its members, who vote about the newest state.
-    pub(crate) fn voters(&self) -> Vec<TargetId> {
-        self.members().map(|member| member.id).collect()
+    /// The members that vote about the newest state, and may have the metadata. The first ones are
+    /// in different failure domains.
+    pub fn voters(&self) -> Vec<TargetId> {
+        let mut voting = self.candidates(|_| (true, true));
+        voting.retain(|member| member.votes);
+        voters::by_turns(&voting, self.placement.domain_level)
+    }
+
+    /// The members that should vote, where `stays_and_healthy` says of each whether it is to stay,
+    /// and whether it is there without a failure.
+    pub(crate) fn wanted_voters(&self, stays_and_healthy: impl Fn(&Member) -> (bool, bool)) -> BTreeSet<TargetId> {
+        let Ok(code) = ec::parse(&self.code) else { return self.voters().into_iter().collect() };
+        let shape = code.shape();
+        voters::voters(&self.candidates(stays_and_healthy), self.placement.domain_level, shape.blocks(), shape.m)
+    }
+
+    fn candidates(&self, stays_and_healthy: impl Fn(&Member) -> (bool, bool)) -> Vec<VoterCandidate> {
+        let candidate = |member: &Member| {
+            let (stays, healthy) = stays_and_healthy(member);
+            VoterCandidate { id: member.id, domain: member.domain(), votes: member.votes, stays, healthy }
+        };
+        self.members().map(candidate).collect()
     }
 
     /// The generation of the next label that an opening writes. The number of its epoch is in
@@ -197,11 +248,15 @@ impl Label {
 
     /// In the midst of a change, the voters before it and those after it count. One target joins or
     /// leaves at a time, so one of the two has all of them, and enough of these are enough of both:
-    /// a target that was to leave stays until it is removed once more.
+    /// a target that was to leave, or to lose its vote, keeps it until that is done once more.
     pub(crate) fn with_both(mut self) -> Self {
         let (before, after) = (std::mem::take(&mut self.before), self.voters());
-        let left = |member: &&mut Member| member.role == Role::Removed && before.contains(&member.id);
-        self.targets.iter_mut().filter(left).for_each(|member| member.role = Role::Draining);
+        for member in self.targets.iter_mut().filter(|member| before.contains(&member.id)) {
+            if member.role == Role::Removed {
+                member.role = Role::Draining;
+            }
+            member.votes = true;
+        }
         self.before = before.into_iter().filter(|id| after.contains(id)).collect();
         self
     }
@@ -400,6 +455,29 @@ mod tests {
         // One joins.
         (label.before, label.targets[3].role) = (ids(0..3), Role::Active);
         assert_eq!(Label::from_json(&label.to_json()).unwrap(), label);
+        // One loses its vote.
+        label.before = ids(0..4);
+        label.set_voters(&ids(0..3).into_iter().collect());
+        let read = Label::from_json(&label.to_json()).unwrap();
+        assert_eq!((read.voters(), &read.before, read.targets[3].role), (ids(0..4), &ids(0..3), Role::Active));
+        assert_eq!(Label::from_json(&read.to_json()).unwrap(), read);
+    }
+
+    #[test]
+    fn an_earlier_version_refuses_a_label_in_which_some_do_not_vote() {
+        let member = |id: u16| {
+            let domain = format!("machine{}", id / 2).parse().ok();
+            Member { domain, ..Member::new(TargetId(id), format!("/d{id}").into()) }
+        };
+        let mut label = Label::new([7; 16], "v", "rs:2+1", 1 << 20, 2, (0..6).map(member).collect());
+        assert_eq!((label.format, label.voters().len()), (2, 6));
+        label.set_voters(&label.wanted_voters(|member| (member.id != TargetId(2), true)));
+        assert_eq!((label.format, label.voters()), (3, [0, 3, 4].map(TargetId).to_vec()));
+        assert!(label.is_current() && label.to_json().contains("\"votes\": false"));
+        assert_eq!(Label::from_json(&label.to_json()).unwrap(), label);
+        assert_eq!(label.clone().for_clients().format, 2);
+        label.set_voters(&(0..6).map(TargetId).collect());
+        assert!(label.format == 2 && !label.to_json().contains("votes"));
     }
 
     #[test]
@@ -411,7 +489,7 @@ mod tests {
         assert!(label.next_generation(6) > first + 1001);
         // What was given up with a loss may have had any newer one.
         label.losses.push(Loss { when: 0, targets: Vec::new(), of: 3 });
-        let skipped = label.generation + EPOCHS_PER_LOSS * GENERATIONS_PER_EPOCH;
+        let skipped = label.generation + LABEL_SKIP;
         assert!(label.next_generation(6) > skipped && skipped > label.generation);
     }
 

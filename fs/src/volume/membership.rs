@@ -1,9 +1,9 @@
-//! Changes of a volume's label, one after the other. A new label is in effect when m+1 targets of
+//! Changes of a volume's label, one after the other. A new label is in effect when m+1 voters of
 //! the one before have it, and m+1 of its own: an opening reaches one of them, whichever of the two
 //! labels it begins with. Until then, and until the targets know it, it names the voters before it,
 //! and who finds it needs enough of both (docs/design/008-one-history.md).
 
-use crate::volume::label::Label;
+use crate::volume::label::{GENERATIONS_PER_EPOCH, Label};
 use crate::volume::places::TARGET_TIMEOUT;
 use crate::volume::voters::Voters;
 use crate::{Error, Result};
@@ -12,7 +12,12 @@ use std::io;
 use std::path::Path;
 use volume::{Targets, Wait, ask_all};
 
-/// Whether so many targets have a new label that it is in effect. A change replaces one target at
+/// Whether two lists have the same targets.
+pub(crate) fn is_same_set(one: &[TargetId], other: &[TargetId]) -> bool {
+    one.len() == other.len() && one.iter().all(|id| other.contains(id))
+}
+
+/// Whether so many targets have a new label that it is in effect. A change replaces one voter at
 /// most: of a label that is many changes older, fewer may be left.
 pub(crate) fn is_known(label: &Label, before: &[TargetId], have: &[TargetId], losses: usize) -> bool {
     let after = label.voters();
@@ -76,7 +81,11 @@ pub(crate) fn complete(
     have.extend(written);
     // A change that was taken back.
     let is_same = |older: &Label| Label { generation: label.generation, ..older.clone() } == *label;
-    match older.filter(|older| !accept_loss && !is_same(older)) {
+    // A label with other voters was in effect before it was written without `before`. Since then
+    // more of them may have changed, so that few of the older ones are left.
+    let is_settled =
+        |older: &Label| label.generation >= GENERATIONS_PER_EPOCH && !is_same_set(&older.voters(), &label.voters());
+    match older.filter(|older| !accept_loss && !is_same(older) && !is_settled(older)) {
         Some(older) if !is_known(label, &older.voters(), &have, voters.losses) => {
             Err(too_few(have.len(), voters.losses, &failed))
         }

@@ -54,7 +54,7 @@ pub struct OpenOptions {
     /// number of copies of the metadata. Copies that are incomplete are then not resynced in
     /// memory, where a read-only opening puts everything that it writes.
     pub files_only: bool,
-    /// Fail with [`Error::Unavailable`] while more targets do not answer than the code can miss.
+    /// Fail with [`Error::Unavailable`] while more voters do not answer than the code can miss.
     /// They may be about to start and may have newer data.
     pub insists: bool,
     /// The process that opens the volume. Without a name, this process on this machine.

@@ -31,4 +31,5 @@ mod space;
 mod stripe_size;
 mod superseded;
 mod takeover;
+mod votes;
 mod write_cost;

@@ -1,5 +1,6 @@
 //! The engine itself: commits and reads.
 
+use super::claim::bystanders::set_bystanders;
 use super::claim::claims::{self, claim, give_back};
 use super::claim::hold::Hold;
 use super::claim::renewal;
@@ -286,7 +287,7 @@ impl Journaled {
         self.shared.checkpoint()
     }
 
-    /// Sets the volume's targets. The journal leaves all other targets, reachable or not, and takes
+    /// Sets the volume's voters. The journal leaves all other targets, reachable or not, and takes
     /// new mirrors where some were missing. Afterwards as many targets as wanted, or as exist, hold
     /// everything again, and this volume's journal and snapshots are removed from the old targets,
     /// if they allow it. Commits continue meanwhile. A target that failed and comes as another
@@ -301,6 +302,23 @@ impl Journaled {
     /// has failed or is closed.
     pub fn set_targets(&self, targets: Vec<MirrorTarget>) -> Result<(), KvError> {
         set_targets(&self.shared, targets)
+    }
+
+    /// Tells of a new label: its generation, which the claim names from now on, so that standbys
+    /// look for the label, and the number of its voters.
+    pub fn set_label(&self, generation: u64, voters: usize) {
+        self.shared.generation.store(generation, Ordering::Relaxed);
+        self.shared.voters.store(voters, Ordering::Relaxed);
+    }
+
+    /// Sets the targets of the volume that do not vote: they get no journal, and the claim, so that
+    /// they refuse what earlier openings do. One that does not answer is claimed later, if the
+    /// claim has a lease. Call it after the opening, and when one of them is opened again.
+    ///
+    /// # Errors
+    /// `Fenced` when another opening has taken over.
+    pub fn set_bystanders(&self, targets: Vec<MirrorTarget>) -> Result<(), KvError> {
+        set_bystanders(&self.shared, targets)
     }
 
     /// Makes everything durable in the journal and in the index, and closes the engine: it accepts

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 pub(super) struct Files {
     /// The targets that may be mirrors, in order of preference.
     pub places: Vec<MirrorTarget>,
+    /// Targets of the volume that do not vote. They are claimed, and hold nothing.
+    pub bystanders: Vec<MirrorTarget>,
     /// A mirror that is not in `places` stays until this number of places have everything.
     pub expected: usize,
     /// How many times the journal thread was asked to check the mirrors.

@@ -17,9 +17,9 @@ pub type MirrorTarget = (TargetId, Arc<dyn Target>);
 pub struct Options {
     /// The volume's id, not all zeroes. Files that do not carry it are left alone.
     pub volume: VolumeId,
-    /// All reachable targets of the volume, in order of preference.
+    /// All reachable voters of the volume, in order of preference.
     pub targets: Vec<MirrorTarget>,
-    /// All targets of the volume, reachable or not.
+    /// All voters of the volume, reachable or not.
     pub voters: Vec<TargetId>,
     /// How many targets may be lost: m. A transaction is durable when m+1 of them have it. The
     /// journal is on m+2 targets if there are as many, so that a slow one delays no commit.

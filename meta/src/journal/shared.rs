@@ -18,24 +18,25 @@ use std::time::{Duration, Instant};
 use volume::ranked::{Guard, Ranked, RankedRw, ReadGuard, WriteGuard};
 use volume::target::{Claim, Clock};
 
-/// The state that commits, the journal thread and the checkpointer share. Lock order: layers,
-/// files, log, tasks.
+/// What commits, the journal thread and the checkpointer share. Locks: layers, files, log, tasks.
 pub(super) struct Shared {
     pub volume: VolumeId,
     /// How many targets may be lost.
     pub losses: usize,
     pub access: Access,
-    /// How many mirrors make a transaction durable.
+    /// How many mirrors make a transaction durable: fewer than m+1 after an accepted loss.
     pub need: AtomicUsize,
-    /// The voters of the label, and how many targets were there when a loss was accepted.
-    pub voters: usize,
+    /// Of the label: its generation, and the number of its voters.
+    pub generation: AtomicU64,
+    pub voters: AtomicUsize,
+    /// How many targets were there when a loss was accepted.
     pub accepted: Option<usize>,
     pub limits: JournalLimits,
     pub epoch: Epoch,
     pub origin: Origin,
     /// The epochs of this history, with this one.
     pub lineage: Lineage,
-    /// The state with which the epoch began.
+    /// The state with which the epoch began, and whether something may be lost.
     base: IndexState,
     lossy: bool,
     pub claim: Claim,
@@ -43,9 +44,9 @@ pub(super) struct Shared {
     pub index: Shelf,
     layers: RankedRw<Layers, Changes>,
     log: Ranked<Log, CommitLog>,
-    /// Wakes the journal thread: there may be something to write.
+    /// Wakes the journal thread when there may be something to write,
     work: Condvar,
-    /// Wakes all others: something was written, or failed.
+    /// and all others when something was written, or failed.
     done: Condvar,
     files: Ranked<Files, MirrorFiles>,
     tasks: Ranked<Tasks, CheckpointTasks>,
@@ -78,9 +79,8 @@ pub(super) struct Layers {
 /// Transactions that are committed and not written yet.
 pub(super) struct Log {
     pub pending: Vec<u8>,
-    /// The last committed transaction.
+    /// The last committed transaction, and the last durable one.
     pub last: TxId,
-    /// The last durable transaction.
     pub durable: TxId,
     /// How many commits wait until the pending transactions leave space.
     pub waiting: usize,
@@ -178,7 +178,8 @@ impl Shared {
             losses,
             access,
             need: AtomicUsize::new(need),
-            voters,
+            generation: AtomicU64::new(granted.claim.generation),
+            voters: AtomicUsize::new(voters),
             accepted: accept_loss.then_some(there),
             limits,
             epoch,
@@ -361,7 +362,7 @@ impl Shared {
         }
     }
 
-    /// For the journal thread: too few targets accept writes now. Notifies the waiting callers.
+    /// For the journal thread: too few targets accept writes now.
     pub fn set_stuck(&self, why: &KvError) {
         self.log().stuck = Some(why.clone());
         self.done.notify_all();

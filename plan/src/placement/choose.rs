@@ -22,12 +22,12 @@ pub struct Rules {
 
 /// The domain that a target is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Place<'a> {
+pub(crate) enum Place<'a> {
     Named(&'a str),
     Own(TargetId),
 }
 
-pub(super) fn place_of(id: TargetId, domain: Option<&Domain>, level: Option<u8>) -> Place<'_> {
+pub(crate) fn place_of(id: TargetId, domain: Option<&Domain>, level: Option<u8>) -> Place<'_> {
     domain.map_or(Place::Own(id), |domain| Place::Named(domain.at(level)))
 }
 

@@ -34,6 +34,7 @@ pub mod temperature;
 
 pub use adaptive::{Adaptive, Tuning};
 pub use candidate::{Load, TargetCandidate};
+pub(crate) use choose::{Place, place_of};
 pub use choose::{Rules, least_limit_of, place, place_more};
 pub use crush::Crush;
 pub use explain::{Explanation, Reason, Verdict, explain};

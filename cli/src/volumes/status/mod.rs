@@ -15,7 +15,7 @@ use crate::{show, unprotected};
 use clap::Args;
 use cluster::StoreAddress;
 use fs::label::Role;
-use fs::{AtRisk, DomainStatus, Scrub, Status, TargetState};
+use fs::{AtRisk, DomainStatus, Scrub, Status, TargetState, Voters};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -186,7 +186,9 @@ fn print(status: &Status, volume: &Path) -> Outcome {
         ))?;
         stores::print_load(target)?;
     }
-    print_domains(&status.domains)?;
+    for line in domain_lines(status) {
+        show::text(format_args!("  {line}"))?;
+    }
     for line in shared::lines(status, volume) {
         show::text(format_args!("  WARNING: {line}"))?;
     }
@@ -272,24 +274,32 @@ fn state_name(state: TargetState) -> &'static str {
     }
 }
 
-/// What the loss of a whole domain would do.
-fn print_domains(domains: &[DomainStatus]) -> Outcome {
-    let fatal = |domain: &&DomainStatus| domain.would_lose > 0;
-    for domain in domains.iter().filter(fatal) {
-        show::text(format_args!(
-            "  the loss of {} ({}) would lose {}",
-            domain.name,
-            show::count(domain.targets, "target"),
-            show::count(domain.would_lose, "chunk set")
-        ))?;
+/// What the loss of a whole domain would do; None where nothing is lost.
+fn fatal_loss(domain: &DomainStatus, voters: Voters) -> Option<String> {
+    let sets = (domain.would_lose > 0).then(|| format!("lose {}", show::count(domain.would_lose, "chunk set")));
+    let metadata = match domain.voters {
+        gone if gone > voters.readable_without() => Some("make the metadata unreadable until it is back"),
+        gone if gone > voters.writable_without() => {
+            Some("make the volume read-only, and stop its metadata server, until it is back")
+        }
+        _ => None,
+    };
+    let would: Vec<String> = sets.into_iter().chain(metadata.map(str::to_owned)).collect();
+    let targets = show::count(domain.targets, "target");
+    (!would.is_empty()).then(|| format!("the loss of {} ({targets}) would {}", domain.name, would.join(" and ")))
+}
+
+/// What the loss of whole domains would do: a line for each that is fatal, or one that says that
+/// none is.
+fn domain_lines(status: &Status) -> Vec<String> {
+    let fatal: Vec<String> = status.domains.iter().filter_map(|domain| fatal_loss(domain, status.voters)).collect();
+    if fatal.is_empty() && !status.domains.is_empty() {
+        return vec![format!(
+            "the loss of any one of {} would lose nothing",
+            show::count(status.domains.len(), "domain")
+        )];
     }
-    if !domains.is_empty() && !domains.iter().any(|domain| fatal(&domain)) {
-        show::text(format_args!(
-            "  the loss of any one of {} would lose nothing",
-            show::count(domains.len(), "domain")
-        ))?;
-    }
-    Ok(())
+    fatal
 }
 
 fn document(status: &Status) -> Value {
@@ -303,6 +313,7 @@ fn document(status: &Status) -> Value {
             "free": target.space.map(|space| space.1),
             "chunks": target.chunks,
             "chunk_sets_lost_with_it": target.would_lose,
+            "votes": target.votes,
             "bytes": target.bytes,
             "load": target.load,
             "score": target.score,
@@ -312,7 +323,12 @@ fn document(status: &Status) -> Value {
         })
     });
     let domains = status.domains.iter().map(|domain| {
-        json!({ "domain": domain.name, "targets": domain.targets, "chunk_sets_lost_with_it": domain.would_lose })
+        json!({
+            "domain": domain.name,
+            "targets": domain.targets,
+            "chunk_sets_lost_with_it": domain.would_lose,
+            "voters": domain.voters,
+        })
     });
     json!({
         "name": status.name,

@@ -116,17 +116,12 @@ fn redundancy(status: &Status, volume: &Path, say: &mut impl FnMut(&str, String)
 }
 
 fn domains(status: &Status, say: &mut impl FnMut(&str, String)) {
-    let fatal: Vec<_> = status.domains.iter().filter(|domain| domain.would_lose > 0).collect();
-    for domain in fatal.iter().take(MAX_PROBLEMS) {
-        let (targets, sets) = (show::count(domain.targets, "target"), show::count(domain.would_lose, "chunk set"));
-        say("domains", format!("the loss of {} ({targets}) would lose {sets}", domain.name));
-    }
-    if fatal.len() > MAX_PROBLEMS {
-        say("", format!("and {} more; -v shows all", show::count(fatal.len() - MAX_PROBLEMS, "domain")));
-    }
-    if fatal.is_empty() && !status.domains.is_empty() {
-        let domains = show::count(status.domains.len(), "domain");
-        say("domains", format!("the loss of any one of {domains} would lose nothing"));
+    let mut lines = super::domain_lines(status);
+    let more = lines.len().saturating_sub(MAX_PROBLEMS);
+    lines.truncate(MAX_PROBLEMS);
+    lines.into_iter().for_each(|line| say("domains", line));
+    if more > 0 {
+        say("", format!("and {} more; -v shows all", show::count(more, "domain")));
     }
 }
 
@@ -270,6 +265,7 @@ mod tests {
             load: None,
             score: None,
             would_lose: 0,
+            votes: true,
         }
     }
 
@@ -296,7 +292,7 @@ mod tests {
             scrub: None,
             scrub_new: None,
             unrepairable: 0,
-            voters: fs::Voters { all: 14, losses: 4 },
+            voters: fs::Voters { all: 14, losses: 4, others: 0 },
             losses: Vec::new(),
             mirrors: (5, 5),
             metadata_error: None,
@@ -332,7 +328,7 @@ mod tests {
         (bad.lost, bad.to_repair, bad.to_repair_bytes, bad.astray, bad.looked_at) = (7, 10_973, 3 << 40, 55, 100_000);
         (bad.new_blocks, bad.mirrors, bad.usage.free) = ((12, 14), (3, 5), 1 << 40);
         bad.metadata_error = Some(why.into());
-        let domain = |n: u32| DomainStatus { name: format!("rack{n}/host{n}"), targets: 3, would_lose: 12 };
+        let domain = |n: u32| DomainStatus { name: format!("rack{n}/host{n}"), targets: 3, would_lose: 12, voters: 3 };
         bad.domains = (0..10).map(domain).collect();
         let lines = shown(&bad);
         assert_eq!(lines[0], "films: needs attention, code rs:10+4");

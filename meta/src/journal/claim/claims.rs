@@ -3,8 +3,8 @@
 //!
 //! An opening takes a claim with a new epoch on its targets, and then reads what they have. The
 //! transactions that were ever answered as durable are on m+1 mirrors; an opening that writes has
-//! N-m targets and also m+1, so it has at least one of those mirrors, and more than half of all
-//! targets, so no other opening has the same number.
+//! N-m voters and also m+1, so it has at least one of those mirrors, and more than half of all
+//! voters, so no other opening has the same number.
 
 use super::super::frame::EpochId;
 use super::super::opening::inventory::{FoundFile, Owner};
@@ -16,6 +16,7 @@ use crate::kv::KvError;
 use plan::TargetId;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use volume::format::VolumeId;
@@ -192,13 +193,18 @@ impl Shared {
     /// what it had: nobody may ask for that who counts it as a mirror, or while somebody does.
     /// [`Files::reserve`](super::super::files::Files::reserve) sees to that.
     pub fn claim_request(&self) -> ClaimRequest {
-        take_request(&self.claim, self.lease.length(), mark())
+        take_request(&self.claim_now(), self.lease.length(), mark())
     }
 
     /// The request that renews the claim, and takes it where an older one is. A target without any
     /// claim refuses it.
     pub fn renewal(&self) -> ClaimRequest {
-        take_request(&self.claim, self.lease.length(), RENEWAL)
+        take_request(&self.claim_now(), self.lease.length(), RENEWAL)
+    }
+
+    /// The claim, with the generation of the newest label.
+    fn claim_now(&self) -> Claim {
+        Claim { generation: self.generation.load(Ordering::Relaxed), ..self.claim.clone() }
     }
 
     /// Whether m+1 mirrors without this target have all that is durable, and it is no mirror now.
@@ -225,7 +231,30 @@ impl Shared {
     }
 }
 
-/// Claims targets for the epoch of this engine. One that is blank counts at once if m+1 other
+/// Claims targets for the epoch of this engine. One that is a mirror by now is not claimed again.
+/// When `enough` have answered, late ones are not waited for.
+pub(in crate::journal) fn claim_reserved(
+    shared: &Shared,
+    places: &[MirrorTarget],
+    enough: usize,
+) -> Vec<io::Result<ClaimState>> {
+    let (request, renewal) = (shared.claim_request(), shared.renewal());
+    let reserved: Vec<_> = {
+        let mut files = shared.files();
+        places.iter().filter_map(|place| Some((place.1.clone(), files.reserve(place)?))).collect()
+    };
+    let reserved = Mutex::new(reserved);
+    ask(places, enough, places.len(), shared.limits.deadline, move |target| {
+        let own = {
+            let mut reserved = reserved.lock().unwrap_or_else(PoisonError::into_inner);
+            let own = reserved.iter().position(|(other, _)| Arc::ptr_eq(other, target));
+            own.map(|own| reserved.remove(own))
+        };
+        target.claim(if own.is_some() { &request } else { &renewal })
+    })
+}
+
+/// Claims voters for the epoch of this engine. One that is blank counts at once if m+1 other
 /// mirrors are whole, and otherwise when it has got the whole state. One that is a mirror by now is
 /// not claimed again.
 ///
@@ -234,20 +263,7 @@ impl Shared {
 /// yet, so it has one of these m+1, whether it counts this one or not.
 pub(in crate::journal) fn take_all(shared: &Shared, places: &[MirrorTarget]) -> Vec<io::Result<ClaimState>> {
     let (count, deadline) = (places.len(), shared.limits.deadline);
-    let (request, renewal) = (shared.claim_request(), shared.renewal());
-    let reserved: Vec<_> = {
-        let mut files = shared.files();
-        places.iter().filter_map(|place| Some((place.1.clone(), files.reserve(place)?))).collect()
-    };
-    let reserved = Mutex::new(reserved);
-    let mut answers = ask(places, count, count, deadline, move |target| {
-        let own = {
-            let mut reserved = reserved.lock().unwrap_or_else(PoisonError::into_inner);
-            let own = reserved.iter().position(|(other, _)| Arc::ptr_eq(other, target));
-            own.map(|own| reserved.remove(own))
-        };
-        target.claim(if own.is_some() { &request } else { &renewal })
-    });
+    let mut answers = claim_reserved(shared, places, count);
     let blank = |answer: &io::Result<ClaimState>| answer.as_ref().is_ok_and(|state| state.blank != 0);
     match answers.iter().any(blank).then(|| shared.witnesses().see()) {
         Some(Ok(())) => {

@@ -1,5 +1,6 @@
 //! Which opening may change the volume: claims on the targets, and the lease that keeps them.
 
+pub(super) mod bystanders;
 pub(super) mod claims;
 pub(super) mod hold;
 pub(super) mod lease;

@@ -14,7 +14,7 @@ impl Shared {
     /// How many targets must show the claim before a blank one counts: N-Q+1, where an opening
     /// needs Q. Who accepts a loss has no more than there are.
     pub fn witnesses_needed(&self, targets: usize) -> usize {
-        let all = self.voters.max(targets);
+        let all = self.voters.load(Ordering::Relaxed).max(targets);
         let quorum = all.saturating_sub(self.losses).max(self.losses + 1);
         match self.access {
             Access::Write => (all + 1).saturating_sub(quorum).min(self.accepted.unwrap_or(usize::MAX)),

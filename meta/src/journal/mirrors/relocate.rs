@@ -51,8 +51,8 @@ fn go(shared: &Shared, targets: Vec<MirrorTarget>) -> Result<(), KvError> {
         // A mirror that leaves takes its copy with it: enough others have one first. When none
         // leaves, the journal goes on with those that answer.
         let leaves = files.mirrors.iter().any(|mirror| targets.iter().all(|(id, _)| *id != mirror.0));
-        let sound = targets.iter().filter(|place| leaves || !files.has_failed(place)).count();
-        files.expected = shared.need().min(sound).max(1);
+        let sound = targets.iter().filter(|place| !files.has_failed(place)).count();
+        files.expected = if leaves { shared.need() } else { shared.need().min(sound).max(1) };
         files.places = targets;
         (files.places.len(), files.expected)
     };
