@@ -25,7 +25,7 @@ const MAX_STORING_THREADS: usize = 16;
 
 /// How long closing waits for helpers. Their work may be interrupted at any moment, and a helper
 /// that waits for a hanging target takes long.
-const HELPER_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const HELPER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A stripe's worth of data of a file.
 type Job = (Arc<File>, Vec<Taken>);

@@ -160,7 +160,12 @@ impl FileSystem {
         let disks: BTreeMap<TargetId, Arc<dyn Target>> = targets.into_iter().collect();
         let missing = label.members().map(|member| member.id).filter(|id| !disks.contains_key(id));
         let missing = missing.map(|id| (id, "it was not given".into())).collect();
-        Self::open_with(None, FoundTargets { label, older: None, disks, missing, silent: Vec::new() }, index, options)
+        Self::open_with(
+            None,
+            FoundTargets { label, older: None, disks, missing, outdated: Vec::new(), silent: Vec::new() },
+            index,
+            options,
+        )
     }
 
     fn open_with(
@@ -174,7 +179,7 @@ impl FileSystem {
         if !found.disks.keys().any(|id| found.label.voters().contains(id)) {
             found.is_newest()?;
         }
-        let FoundTargets { mut label, older, disks, missing, .. } = found;
+        let FoundTargets { mut label, older, disks, missing, outdated, .. } = found;
         let code = ec::parse(&label.code).map_err(|why| Error::Invalid(why.to_string()))?;
         let shape = code.shape();
         let volume = label.id()?;
@@ -269,6 +274,9 @@ impl FileSystem {
         let began = fs.leases.begin(&meta, opening, found, options.serve)?;
         fs.measure_space();
         if !fs.volume.read_only {
+            let label = fs.volume.label();
+            let bystanders = label.members().filter(|member| !member.votes && outdated.contains(&member.id));
+            bystanders.for_each(|member| fs.update_label(member.id));
             fs.record_loss(&meta)?;
             began.note(&meta)?;
             let opened = meta.put_setting("openings", &(opening + 1))?;
@@ -401,6 +409,7 @@ impl FileSystem {
         }
         self.rebalancing.stop();
         self.background.stop();
+        self.votes.wait(background::HELPER_TIMEOUT);
         self.forget_all();
         let done = if self.volume.read_only {
             Ok(())

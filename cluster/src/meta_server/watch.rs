@@ -166,7 +166,10 @@ impl Watch {
         if searches {
             self.searched = Some(Instant::now());
         }
-        let questions = self.targets.values().cloned().map(|target| move || Label::read(&*target, "a target"));
+        let others = self.label.members().filter(|member| searches && !member.votes);
+        let others: Vec<Arc<dyn Target>> = others.filter_map(|member| self.open(&member.path)).collect();
+        let targets = self.targets.values().cloned().chain(others);
+        let questions = targets.map(|target| move || Label::read(&*target, "a target"));
         let wait = Wait { least: free, wanted: usize::MAX, deadline: ROUND_TIMEOUT };
         let read = ask_all(questions, Result::is_ok, wait).into_iter().flatten().filter_map(|read| read.ok().flatten());
         let newer = read.filter(|label| label.volume == self.label.volume && label.generation > self.label.generation);

@@ -5,7 +5,7 @@ use crate::maintenance::chunk_contents::{Candidates, Finder, FoundSet, FoundStri
 use crate::maintenance::presence;
 use crate::volume::create::random_id;
 use crate::volume::find::{FoundTargets, find};
-use crate::volume::label::{LABEL_SKIP, Label};
+use crate::volume::label::Label;
 use crate::volume::membership::write_pointer;
 use crate::volume::opened::STRIPES_PER_OPENING;
 use crate::volume::places::Places;
@@ -202,9 +202,9 @@ pub fn rebuild(directory: &Path, places: Arc<dyn Places>) -> Result<Rebuilt> {
     if Voters::of(&found.label).others > 0 {
         // Those that voted may be gone. Those that are there are enough for the journal.
         let label = &mut found.label;
+        let away = found.missing.iter().map(|(id, _)| *id).collect();
+        label.accept_loss(away);
         label.set_voters(&found.disks.keys().copied().collect());
-        label.before.clear();
-        label.generation += LABEL_SKIP;
         for (&id, target) in &found.disks {
             label.write(&**target, id).map_err(|why| Error::Invalid(format!("cannot write a label: {why}")))?;
         }

@@ -2,7 +2,7 @@
 //! there, without an operator. Targets that were found and failed later are probed by `probe.rs`.
 
 use crate::volume::find::open_target;
-use crate::volume::label::{Label, Member, Role};
+use crate::volume::label::{Member, Role};
 use crate::{FileSystem, Result};
 use plan::TargetId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -85,7 +85,7 @@ impl FileSystem {
         let engine = self.role.owner().filter(|_| !self.is_read_only());
         // It must be claimed before it is used: a claimed target refuses all other openings.
         let moved = engine.map_or(Ok(()), |_| self.tell_journal(Some((id, target.clone()))));
-        targets.add(id, target.clone());
+        targets.add(id, target);
         self.volume.missing.lock().remove(&id);
         if member.role != Role::Active {
             self.store.close_target(id, true);
@@ -93,11 +93,7 @@ impl FileSystem {
         self.volume.warn(&format!("target {} is there again", id.0));
         if let Some(engine) = engine {
             moved?;
-            let read = Label::read(&*target, "a target that is there again").ok().flatten();
-            if read.is_none_or(|read| read.generation < label.generation) {
-                // It is outvoted if that fails.
-                let _ = label.write(&*target, id);
-            }
+            self.update_label(id);
             self.orphan_chunks.suspect(id);
             engine.journal.retry();
         }

@@ -1,7 +1,7 @@
 //! Recreates a volume directory from the targets that are left: without a loss where enough of
 //! them are, or with one that is accepted and remembered.
 
-use crate::volume::label::{LABEL_SKIP, Label, Loss, Member, POINTER, Role};
+use crate::volume::label::{Label, Member, POINTER, Role};
 use crate::volume::places::Places;
 use crate::volume::voters::Voters;
 use crate::{Error, FileSystem, OpenOptions, Result};
@@ -10,7 +10,6 @@ use plan::{TargetId, TxId};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 use volume::target::{Claim, ClaimRequest};
 
 /// What is left of a volume.
@@ -142,14 +141,11 @@ pub fn reopen(directory: &Path, targets: &[PathBuf], places: Arc<dyn Places>) ->
 pub fn reopen_with_loss(directory: &Path, targets: &[PathBuf], places: Arc<dyn Places>) -> Result<Label> {
     let mut remains = begin(directory, targets, &*places)?;
     let lost: Vec<TargetId> = remains.missing().map(|member| member.id).collect();
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let label = &mut remains.label;
-    label.losses.push(Loss { when: since.as_secs(), targets: lost.clone(), of: label.members().count() });
+    label.accept_loss(lost.clone());
     label.targets.iter_mut().filter(|member| lost.contains(&member.id)).for_each(|member| member.role = Role::Removed);
     // Those that voted may be gone.
     label.set_voters(&label.members().map(|member| member.id).collect());
-    label.before.clear();
-    label.generation += LABEL_SKIP;
     make(directory, remains, places, true)
 }
 

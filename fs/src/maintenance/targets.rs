@@ -64,8 +64,12 @@ impl FileSystem {
                 self.volume.warn(&format!("cannot write the label of target {}: {why}", id.0));
             }
         }
-        if let Some(directory) = &self.volume.directory {
-            write_pointer(&new, directory)?;
+        // From here on nothing may fail: who votes is settled.
+        if let Some(directory) = &self.volume.directory
+            && let Err(why) = write_pointer(&new, directory)
+        {
+            // The targets tell of the label, too.
+            self.volume.warn(&why.to_string());
         }
         self.engine()?.journal.set_label(new.generation, new.voters().len());
         self.store.set_topology(&new);

@@ -9,21 +9,29 @@ use crate::{FileSystem, Result};
 use plan::TargetId;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
-use std::thread::Builder;
+use std::thread::{self, Builder, JoinHandle};
 use std::time::{Duration, Instant};
 use volume::lock;
 
 /// How long to wait until votes are moved again: some could not be moved.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// When votes were last moved in the background.
+/// The thread that moves votes, and when it was last begun.
 #[derive(Debug, Default)]
-pub(crate) struct Votes(Mutex<Option<Moving>>);
+pub(crate) struct Votes(Mutex<Option<(Instant, JoinHandle<()>)>>);
 
-#[derive(Debug)]
-enum Moving {
-    Runs,
-    Ended(Instant),
+impl Votes {
+    /// Waits until the thread has ended, at most `timeout`.
+    pub fn wait(&self, timeout: Duration) {
+        let begun = Instant::now();
+        let runs = || {
+            let moving = lock(&self.0);
+            moving.as_ref().is_some_and(|(_, it)| !it.is_finished() && it.thread().id() != thread::current().id())
+        };
+        while runs() && begun.elapsed() < timeout {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 impl FileSystem {
@@ -37,13 +45,9 @@ impl FileSystem {
         if self.wanted_voters(&label) == voters(&label) {
             return;
         }
-        {
-            let mut moving = lock(&self.votes.0);
-            match *moving {
-                Some(Moving::Runs) => return,
-                Some(Moving::Ended(when)) if when.elapsed() < RETRY_INTERVAL => return,
-                _ => *moving = Some(Moving::Runs),
-            }
+        let mut moving = lock(&self.votes.0);
+        if moving.as_ref().is_some_and(|(when, it)| !it.is_finished() || when.elapsed() < RETRY_INTERVAL) {
+            return;
         }
         let fs = Arc::downgrade(self);
         let begun = Builder::new().name("weft-votes".into()).spawn(move || {
@@ -52,11 +56,9 @@ impl FileSystem {
                 let _alone = fs.volume.changing.lock();
                 fs.settle_votes();
             });
-            *lock(&fs.votes.0) = Some(Moving::Ended(Instant::now()));
         });
-        if begun.is_err() {
-            *lock(&self.votes.0) = Some(Moving::Ended(Instant::now()));
-        }
+        // Without a thread it is tried again at the next call.
+        *moving = begun.ok().map(|thread| (Instant::now(), thread));
     }
 
     /// Moves votes until those vote that should. What cannot be moved now is tried again later.
@@ -70,7 +72,7 @@ impl FileSystem {
     }
 
     fn move_votes(&self) -> Result<()> {
-        loop {
+        while !self.is_closed() {
             let label = self.volume.label();
             let (now, wanted) = (voters(&label), self.wanted_voters(&label));
             let mut more = wanted.difference(&now);
@@ -85,6 +87,7 @@ impl FileSystem {
                 return Ok(());
             }
         }
+        Ok(())
     }
 
     fn give_vote(&self, id: TargetId, now: &BTreeSet<TargetId>) -> Result<()> {
@@ -125,6 +128,20 @@ impl FileSystem {
         let moved = if votes { journal.set_targets(voting) } else { Ok(()) };
         journal.set_bystanders(others)?;
         Ok(moved?)
+    }
+
+    /// Brings a target up to date that was away: it gets the label, and one that has lost its vote
+    /// meanwhile loses the metadata that it has. It is outvoted if that fails.
+    pub(crate) fn update_label(&self, id: TargetId) {
+        let Ok(engine) = self.engine() else { return };
+        let label = {
+            let _one_at_a_time = self.volume.relabelling.lock();
+            let label = self.volume.label();
+            label.write_to(&self.store.targets, vec![id]);
+            label
+        };
+        let (_, others) = divide(&label, self.there(None));
+        engine.journal.clear(others.into_iter().filter(|(other, _)| *other == id).collect());
     }
 
     /// Moves the metadata off a target.

@@ -2,7 +2,7 @@
 //! not answer does not delay the others.
 
 use crate::volume::label::{GENERATIONS_PER_EPOCH, Label, Member};
-use crate::volume::membership::is_known;
+use crate::volume::membership::{is_known, is_same_set};
 use crate::volume::places::{Places, TARGET_TIMEOUT};
 use crate::volume::voters::Voters;
 use crate::{Error, Result};
@@ -21,6 +21,8 @@ pub(crate) struct FoundTargets {
     pub older: Option<Label>,
     pub disks: BTreeMap<TargetId, Arc<dyn Target>>,
     pub missing: Vec<(TargetId, String)>,
+    /// Targets with an older label than the newest.
+    pub outdated: Vec<TargetId>,
     /// The missing targets that do not answer, and may do so later.
     pub silent: Vec<TargetId>,
 }
@@ -109,6 +111,8 @@ pub(crate) fn find(places: &Arc<dyn Places>, pointer: Label) -> Result<FoundTarg
         }
         newest = choose(&labels, spare).unwrap_or(newest);
     }
+    let is_old = |label: &&Label| label.generation < newest.generation;
+    let outdated = labels.iter().filter(is_old).filter_map(|label| label.target).collect();
     let older = older_than(&newest, &labels).map(|label| Label { target: None, ..label.clone() });
     let members: Vec<TargetId> = newest.members().map(|member| member.id).collect();
     disks.retain(|id, _| members.contains(id));
@@ -116,7 +120,7 @@ pub(crate) fn find(places: &Arc<dyn Places>, pointer: Label) -> Result<FoundTarg
         members.into_iter().filter_map(|id| Some((id, missing.remove(&id)?))).collect();
     let silent = missing.iter().filter(|(_, why)| matches!(why, Error::Unavailable(_))).map(|(id, _)| *id).collect();
     let missing = missing.into_iter().map(|(id, why)| (id, why.to_string())).collect();
-    Ok(FoundTargets { missing, silent, label: newest, older, disks })
+    Ok(FoundTargets { missing, outdated, silent, label: newest, older, disks })
 }
 
 /// The newest of these labels. The first one is the pointer: of two of one generation it counts, as
@@ -128,7 +132,7 @@ fn choose(labels: &[Label], losses: usize) -> Option<Label> {
     // change is complete.
     if let Some(older) = older_than(newest, labels)
         && newest.generation < GENERATIONS_PER_EPOCH
-        && older.voters() != newest.voters()
+        && !is_same_set(&older.voters(), &newest.voters())
     {
         let has = labels.iter().filter(|label| label.generation == newest.generation);
         let have: Vec<TargetId> = has.filter_map(|label| label.target).collect();
@@ -242,6 +246,7 @@ mod tests {
                 .map(|number| (TargetId(number), Arc::new(Memory::default()) as Arc<dyn Target>))
                 .collect(),
             missing: (there..6).map(|number| (TargetId(number), "why".into())).collect(),
+            outdated: Vec::new(),
             silent: (6 - silent..6).map(TargetId).collect(),
         };
         let waits = |found: FoundTargets, insists| match found.suffices(insists) {

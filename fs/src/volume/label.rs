@@ -14,6 +14,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 use volume::Targets;
 use volume::target::{Durable, ReadAt, Target, TargetFile};
 
@@ -28,7 +29,7 @@ pub(crate) const GENERATIONS_PER_EPOCH: u64 = 1 << 24;
 const EPOCHS_PER_LOSS: u64 = 1 << 20;
 /// How far the label goes ahead when a loss is accepted, so that no target that was given up has a
 /// newer one.
-pub(crate) const LABEL_SKIP: u64 = EPOCHS_PER_LOSS * GENERATIONS_PER_EPOCH;
+const LABEL_SKIP: u64 = EPOCHS_PER_LOSS * GENERATIONS_PER_EPOCH;
 /// The largest label, in bytes.
 const MAX_LABEL: usize = 1 << 20;
 /// The pointer in the volume directory.
@@ -259,6 +260,14 @@ impl Label {
         }
         self.before = before.into_iter().filter(|id| after.contains(id)).collect();
         self
+    }
+
+    /// Notes that these targets were given up. The label is newer than all that they may have.
+    pub(crate) fn accept_loss(&mut self, lost: Vec<TargetId>) {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.losses.push(Loss { when: since.as_secs(), targets: lost, of: self.members().count() });
+        self.before.clear();
+        self.generation += LABEL_SKIP;
     }
 
     /// Parses a label that `to_json` wrote.

@@ -85,11 +85,11 @@ pub(crate) fn complete(
     // more of them may have changed, so that few of the older ones are left.
     let is_settled =
         |older: &Label| label.generation >= GENERATIONS_PER_EPOCH && !is_same_set(&older.voters(), &label.voters());
-    match older.filter(|older| !accept_loss && !is_same(older) && !is_settled(older)) {
-        Some(older) if !is_known(label, &older.voters(), &have, voters.losses) => {
-            Err(too_few(have.len(), voters.losses, &failed))
-        }
-        _ => Ok(false),
+    let Some(older) = older.filter(|older| !accept_loss && !is_same(older)) else { return Ok(false) };
+    let before = if is_settled(older) { Vec::new() } else { older.voters() };
+    match is_known(label, &before, &have, voters.losses) {
+        true => Ok(false),
+        false => Err(too_few(have.len(), voters.losses, &failed)),
     }
 }
 

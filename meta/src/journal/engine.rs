@@ -8,7 +8,7 @@ use super::files::Files;
 use super::frame::{Epoch, Origin, take_edit};
 use super::guard::guarded;
 use super::local_wal::{self, LocalWal};
-use super::mirrors::relocate::set_targets;
+use super::mirrors::relocate::{clear, set_targets};
 use super::mirrors::retry;
 use super::mirrors::writer::Writer;
 use super::opening::inventory::{Owner, ask, take, take_all};
@@ -302,6 +302,12 @@ impl Journaled {
     /// has failed or is closed.
     pub fn set_targets(&self, targets: Vec<MirrorTarget>) -> Result<(), KvError> {
         set_targets(&self.shared, targets)
+    }
+
+    /// Removes the journal and the snapshots from targets that have lost their votes while they
+    /// were away. What cannot be removed remains.
+    pub fn clear(&self, targets: Vec<MirrorTarget>) {
+        clear(&self.shared, &targets);
     }
 
     /// Tells of a new label: its generation, which the claim names from now on, so that standbys

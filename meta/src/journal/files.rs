@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 pub(super) struct Files {
     /// The targets that may be mirrors, in order of preference.
     pub places: Vec<MirrorTarget>,
-    /// Targets of the volume that do not vote. They are claimed, and hold nothing.
+    /// Targets of the volume that do not vote. They are claimed, and become no mirrors.
     pub bystanders: Vec<MirrorTarget>,
     /// A mirror that is not in `places` stays until this number of places have everything.
     pub expected: usize,

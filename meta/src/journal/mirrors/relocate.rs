@@ -43,6 +43,20 @@ pub(in crate::journal) fn set_targets(shared: &Shared, targets: Vec<MirrorTarget
     Ok(())
 }
 
+/// Removes the journal and the snapshots from targets that do not vote. What cannot be removed
+/// remains.
+pub(in crate::journal) fn clear(shared: &Shared, targets: &[MirrorTarget]) {
+    let _moving = shared.moving.lock();
+    let unused: Vec<MirrorTarget> = {
+        let files = shared.files();
+        let used = |id| files.places.iter().chain(&files.mirrors).any(|(other, _)| *other == id);
+        targets.iter().filter(|(id, _)| !used(*id)).cloned().collect()
+    };
+    if !unused.is_empty() {
+        purge(shared, &unused, |_| true);
+    }
+}
+
 fn go(shared: &Shared, targets: Vec<MirrorTarget>) -> Result<(), KvError> {
     let blank = claim_all(shared, &targets)?;
     let (count, expected) = {
