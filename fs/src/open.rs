@@ -274,9 +274,7 @@ impl FileSystem {
         let began = fs.leases.begin(&meta, opening, found, options.serve)?;
         fs.measure_space();
         if !fs.volume.read_only {
-            let label = fs.volume.label();
-            let bystanders = label.members().filter(|member| !member.votes && outdated.contains(&member.id));
-            bystanders.for_each(|member| fs.update_label(member.id));
+            fs.votes.were_away(outdated);
             fs.record_loss(&meta)?;
             began.note(&meta)?;
             let opened = meta.put_setting("openings", &(opening + 1))?;

@@ -13,6 +13,7 @@ use std::net::ToSocketAddrs;
 use std::pin::Pin;
 use std::time::Duration;
 use tokio::net::{TcpStream, UnixStream};
+use tokio::task::JoinSet;
 
 /// The address of a server: `host:port`, or `unix:` and a path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -36,6 +37,9 @@ impl<T: ToString> From<T> for Address {
         Self(text.to_string())
     }
 }
+
+/// How long one address of a name has before the next one is tried, too.
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// A connection attempt.
 pub type Connecting<'a> = Pin<Box<dyn Future<Output = io::Result<Halves>> + Send + 'a>>;
@@ -64,7 +68,10 @@ impl Connect for TcpConnect {
         Box::pin(async move {
             match address.as_str().strip_prefix("unix:") {
                 Some(path) => Ok(UnixStream::connect(path).await?.into()),
-                None => Ok(TcpStream::connect(address.as_str()).await?.into()),
+                None => {
+                    let addresses = tokio::net::lookup_host(address.as_str()).await?.collect();
+                    Ok(first_of(addresses, TcpStream::connect).await?.into())
+                }
             }
         })
     }
@@ -74,9 +81,39 @@ impl Connect for TcpConnect {
     }
 }
 
+/// Connects to the first of the addresses of a name that answers. The next one is tried when one
+/// has failed or is late, so that one that is silent does not hide the others (RFC 8305).
+async fn first_of<A, S, F>(addresses: Vec<A>, connect: impl Fn(A) -> F) -> io::Result<S>
+where
+    S: Send + 'static,
+    F: Future<Output = io::Result<S>> + Send + 'static,
+{
+    let (mut attempts, mut rest) = (JoinSet::new(), addresses.into_iter());
+    let mut last = io::ErrorKind::AddrNotAvailable.into();
+    loop {
+        let is_last = match rest.next() {
+            Some(address) => {
+                attempts.spawn(connect(address));
+                rest.len() == 0
+            }
+            None if attempts.is_empty() => return Err(last),
+            None => true,
+        };
+        let wait = if is_last { Duration::MAX } else { ATTEMPT_DELAY };
+        match tokio::time::timeout(wait, attempts.join_next()).await {
+            Ok(Some(Ok(Ok(stream)))) => return Ok(stream),
+            Ok(Some(Ok(Err(why)))) => last = why,
+            // It panicked, or is late.
+            Ok(_) | Err(_) => {}
+        }
+    }
+}
+
 fn connect_blocking(address: &Address, timeout: Duration) -> io::Result<BlockingStream> {
     let mut last = io::ErrorKind::AddrNotAvailable.into();
-    for address in address.as_str().to_socket_addrs()? {
+    let addresses: Vec<_> = address.as_str().to_socket_addrs()?.collect();
+    let timeout = timeout / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
+    for address in addresses {
         match std::net::TcpStream::connect_timeout(&address, timeout) {
             Ok(stream) => return BlockingStream::new(stream),
             Err(error) => last = error,
@@ -88,6 +125,22 @@ fn connect_blocking(address: &Address, timeout: Duration) -> io::Result<Blocking
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn an_address_that_is_silent_or_fails_does_not_hide_another() {
+        let connect = |number: i32| async move {
+            match number {
+                0 => std::future::pending().await,
+                1.. => Ok(number),
+                _ => Err(io::Error::from_raw_os_error(-number)),
+            }
+        };
+        for (addresses, connects) in [(vec![7], 7), (vec![0, 8, 9], 8), (vec![-111, 0, 7], 7), (vec![0, -111, 7], 7)] {
+            assert_eq!(first_of(addresses, connect).await.unwrap(), connects);
+        }
+        assert_eq!(first_of(vec![-13, -111], connect).await.unwrap_err().raw_os_error(), Some(111));
+        assert_eq!(first_of(Vec::new(), connect).await.unwrap_err().kind(), io::ErrorKind::AddrNotAvailable);
+    }
 
     #[test]
     fn hosts() {

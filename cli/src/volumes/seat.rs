@@ -125,6 +125,14 @@ pub(super) fn serve(arguments: &MetaArguments, identity: Option<&Path>, signals:
         name: arguments.name.clone().or(certificate),
         advertise: arguments.advertise.clone(),
     };
+    let listens = listener.local_addr().map_err(io)?;
+    if listens.ip().is_unspecified() && behaviour.advertise.is_none() {
+        let address = own(&behaviour, listens).address;
+        show::warning(format_args!(
+            "clients and other servers are told to reach this server at {address}; --advertise HOST:PORT says another \
+             address"
+        ));
+    }
     let absolute = |directory| std::path::absolute(directory).map_err(io);
     let directories: Vec<PathBuf> = arguments.volume.iter().map(absolute).collect::<Result<_, _>>()?;
     if !arguments.join.is_empty() {
@@ -132,7 +140,7 @@ pub(super) fn serve(arguments: &MetaArguments, identity: Option<&Path>, signals:
             let (volumes, joins) = (show::count(directories.len(), "volume"), arguments.join.len());
             return Err(Failure::Usage(format!("{volumes}, but {joins} --join: give one for each volume")));
         }
-        let own = own(&behaviour, listener.local_addr().map_err(io)?);
+        let own = own(&behaviour, listens);
         for (directory, volume) in directories.iter().zip(&arguments.join) {
             join(directory, volume, &own, behaviour.key.clone())?;
         }

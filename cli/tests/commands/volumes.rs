@@ -534,9 +534,9 @@ fn metadata_is_rebuilt_from_chunks() {
 fn a_newer_format_and_foreign_directories_are_refused() {
     let volume = Volume::new("rs:2+1", 3);
     edit(&volume.path.join("volume.json"), |bytes| {
-        *bytes = String::from_utf8_lossy(bytes).replace("\"format\": 2", "\"format\": 3").into_bytes();
+        *bytes = String::from_utf8_lossy(bytes).replace("\"format\": 2", "\"format\": 4").into_bytes();
     });
-    assert!(volume.on(&["status"]).failed(1).contains("of format 3"));
+    assert!(volume.on(&["status"]).failed(1).contains("of format 4"));
     fs::write(volume.path.join("volume.json"), "{").unwrap();
     assert!(volume.on(&["status"]).failed(1).contains("is not a label"));
     fs::remove_file(volume.path.join("volume.json")).unwrap();

@@ -9,6 +9,7 @@ mod crowded;
 mod ending;
 mod entrance;
 mod grants;
+mod heartbeat;
 mod link;
 mod list;
 mod maintenance;

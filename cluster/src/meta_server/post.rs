@@ -4,6 +4,7 @@
 use super::commands::Commands;
 use super::company::{Company, HEARTBEAT_INTERVAL, StandbyProgress, Standing};
 use super::entrance::{Entrance, EntranceService, Invited, TAKEOVER_TIMEOUT, let_go};
+use super::heartbeat::{Heartbeats, Trouble};
 use super::list::{read_list, write_list};
 use super::peers::{ANSWER_TIMEOUT, Door, Ways, What};
 use super::seat::{Action, Claimed, Peer, Rules, Seat, SeatState};
@@ -234,9 +235,11 @@ impl Post {
             let (post, ends) = (Arc::downgrade(self), Arc::new(()));
             let (alive, host) = (Arc::downgrade(&ends), host.clone());
             std::thread::spawn(move || {
+                let mut heartbeats = Heartbeats::default();
                 while alive.strong_count() > 0 {
                     let Some(post) = post.upgrade() else { return };
-                    post.caught(&*host, "heartbeats to the holder", || post.send_heartbeat());
+                    let trouble = post.caught(&*host, "heartbeats to the holder", || post.send_heartbeat());
+                    heartbeats.note(trouble.flatten(), Instant::now()).iter().for_each(|line| host.say(line));
                     drop(post);
                     std::thread::sleep(HEARTBEAT_INTERVAL);
                 }
@@ -263,23 +266,23 @@ impl Post {
     }
 
     /// A standby tells the holder of itself, and learns who the others are.
-    fn send_heartbeat(&self) {
-        if self.entrance.open().is_some() {
-            return;
-        }
+    fn send_heartbeat(&self) -> Option<Trouble> {
+        let stands_by = || self.entrance.open().is_none();
         let own = self.entrance.company().own().clone();
-        let Some(holder) = self.entrance.holder().filter(|holder| *holder != own && !holder.address.is_empty()) else {
-            return;
-        };
+        let holder = self.entrance.holder().filter(|it| stands_by() && *it != own && !it.address.is_empty())?;
         let progress = self.entrance.progress.lock().0;
-        let Ok(peer_answer) = self.ways.ask(&holder.address, What::Heartbeat(progress), ANSWER_TIMEOUT) else { return };
-        if !peer_answer.holds || self.entrance.open().is_some() {
-            return;
+        let peer_answer = match self.ways.ask(&holder.address, What::Heartbeat(progress), ANSWER_TIMEOUT) {
+            Ok(peer_answer) => peer_answer,
+            Err(why) => return Some(Trouble::Failed(format!("{}: {why}", holder.address))),
+        };
+        if !peer_answer.holds || !stands_by() {
+            return None;
         }
         self.entrance.progress.lock().1 = peer_answer.last;
         if peer_answer.refused.is_none() && self.entrance.company().learn(peer_answer.servers) {
             self.note_list();
         }
+        peer_answer.refused.map(Trouble::Refused)
     }
 }
 

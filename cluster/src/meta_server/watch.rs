@@ -8,7 +8,7 @@ use crate::places::ClusterPlaces;
 use fs::label::{Label, Member};
 use plan::TargetId;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -124,7 +124,7 @@ impl Watch {
         for member in &members {
             let id = member.id;
             if !self.targets.contains_key(&id)
-                && let Some(target) = self.open(&member.path)
+                && let Some(target) = open(&self.places, &member.path)
             {
                 self.targets.insert(id, target);
             }
@@ -144,14 +144,6 @@ impl Watch {
         judge(&claims, self.own)
     }
 
-    /// Opens a target without locking out who works on it.
-    fn open(&self, path: &Path) -> Option<Arc<dyn Target>> {
-        match StoreAddress::of(path) {
-            Some(address) => Some(Arc::new(self.places.stores().target(&address.ok()?))),
-            None => Some(Arc::new(Disk::open(path).ok()?)),
-        }
-    }
-
     /// Reads the labels of the targets if a claim names a newer one, and keeps the newest in the
     /// directory. Also when nobody holds the volume and too few targets are free: others may vote
     /// by now. Call it only with the lock of the directory.
@@ -167,9 +159,15 @@ impl Watch {
             self.searched = Some(Instant::now());
         }
         let others = self.label.members().filter(|member| searches && !member.votes);
-        let others: Vec<Arc<dyn Target>> = others.filter_map(|member| self.open(&member.path)).collect();
-        let targets = self.targets.values().cloned().chain(others);
-        let questions = targets.map(|target| move || Label::read(&*target, "a target"));
+        let others: Vec<_> = others.map(|member| (None, member.path.clone())).collect();
+        let voters = self.targets.values().map(|target| (Some(target.clone()), PathBuf::new()));
+        let questions = voters.chain(others).map(|(target, path)| {
+            let places = self.places.clone();
+            move || match target.or_else(|| open(&places, &path)) {
+                Some(target) => Label::read(&*target, "a target"),
+                None => Ok(None),
+            }
+        });
         let wait = Wait { least: free, wanted: usize::MAX, deadline: ROUND_TIMEOUT };
         let read = ask_all(questions, Result::is_ok, wait).into_iter().flatten().filter_map(|read| read.ok().flatten());
         let newer = read.filter(|label| label.volume == self.label.volume && label.generation > self.label.generation);
@@ -178,6 +176,14 @@ impl Watch {
             // It is found again from the targets if it cannot be written.
             let _ = self.label.write_pointer(directory);
         }
+    }
+}
+
+/// Opens a target without locking out who works on it.
+fn open(places: &ClusterPlaces, path: &Path) -> Option<Arc<dyn Target>> {
+    match StoreAddress::of(path) {
+        Some(address) => Some(Arc::new(places.stores().target(&address.ok()?))),
+        None => Some(Arc::new(Disk::open(path).ok()?)),
     }
 }
 

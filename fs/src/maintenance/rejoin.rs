@@ -92,8 +92,8 @@ impl FileSystem {
         }
         self.volume.warn(&format!("target {} is there again", id.0));
         if let Some(engine) = engine {
+            self.votes.were_away([id]);
             moved?;
-            self.update_label(id);
             self.orphan_chunks.suspect(id);
             engine.journal.retry();
         }

@@ -16,17 +16,27 @@ use volume::lock;
 /// How long to wait until votes are moved again: some could not be moved.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// The thread that moves votes, and when it was last begun.
+/// What is done about votes in the background.
 #[derive(Debug, Default)]
-pub(crate) struct Votes(Mutex<Option<(Instant, JoinHandle<()>)>>);
+pub(crate) struct Votes {
+    /// The thread that does it, and when it was begun.
+    thread: Mutex<Option<(Instant, JoinHandle<()>)>>,
+    /// Targets that were away: they may have an old label, and metadata although they do not vote.
+    outdated: Mutex<BTreeSet<TargetId>>,
+}
 
 impl Votes {
+    /// Notes targets that were away.
+    pub fn were_away(&self, targets: impl IntoIterator<Item = TargetId>) {
+        lock(&self.outdated).extend(targets);
+    }
+
     /// Waits until the thread has ended, at most `timeout`.
     pub fn wait(&self, timeout: Duration) {
         let begun = Instant::now();
         let runs = || {
-            let moving = lock(&self.0);
-            moving.as_ref().is_some_and(|(_, it)| !it.is_finished() && it.thread().id() != thread::current().id())
+            let thread = lock(&self.thread);
+            thread.as_ref().is_some_and(|(_, it)| !it.is_finished() && it.thread().id() != thread::current().id())
         };
         while runs() && begun.elapsed() < timeout {
             thread::sleep(Duration::from_millis(1));
@@ -35,18 +45,18 @@ impl Votes {
 }
 
 impl FileSystem {
-    /// Moves votes if some targets should vote that do not, or the other way round. Waits for
-    /// nothing.
+    /// Moves votes if some targets should vote that do not, or the other way round, and brings
+    /// targets up to date that were away. Waits for nothing.
     pub(crate) fn watch_votes(self: &Arc<Self>) {
         if self.role.owner().is_none() || self.is_read_only() || self.is_closed() {
             return;
         }
         let label = self.volume.label();
-        if self.wanted_voters(&label) == voters(&label) {
+        if self.wanted_voters(&label) == voters(&label) && lock(&self.votes.outdated).is_empty() {
             return;
         }
-        let mut moving = lock(&self.votes.0);
-        if moving.as_ref().is_some_and(|(when, it)| !it.is_finished() || when.elapsed() < RETRY_INTERVAL) {
+        let mut thread = lock(&self.votes.thread);
+        if thread.as_ref().is_some_and(|(when, it)| !it.is_finished() || when.elapsed() < RETRY_INTERVAL) {
             return;
         }
         let fs = Arc::downgrade(self);
@@ -54,11 +64,36 @@ impl FileSystem {
             let Some(fs) = fs.upgrade() else { return };
             fs.beside("moving votes", || {
                 let _alone = fs.volume.changing.lock();
+                fs.update_outdated();
                 fs.settle_votes();
             });
         });
         // Without a thread it is tried again at the next call.
-        *moving = begun.ok().map(|thread| (Instant::now(), thread));
+        *thread = begun.ok().map(|thread| (Instant::now(), thread));
+    }
+
+    /// Brings targets up to date that were away: they get the label, and those that have lost their
+    /// votes meanwhile lose the metadata that they have. Those without the claim wait for it: they
+    /// are outvoted until then.
+    fn update_outdated(&self) {
+        let outdated = std::mem::take(&mut *lock(&self.votes.outdated));
+        let Ok(engine) = self.engine() else { return };
+        let there = self.there(None).into_iter().filter(|(id, _)| outdated.contains(id)).collect();
+        let claimed = engine.journal.claimed(there);
+        let ids: Vec<TargetId> = claimed.iter().map(|(id, _)| *id).collect();
+        let (label, written) = {
+            let _one_at_a_time = self.volume.relabelling.lock();
+            let label = self.volume.label();
+            let (written, _) = label.write_to(&self.store.targets, ids);
+            (label, written)
+        };
+        self.votes.were_away(outdated.into_iter().filter(|id| !written.contains(id) && self.is_member(*id)));
+        let (_, others) = divide(&label, claimed);
+        engine.journal.clear(&others);
+    }
+
+    fn is_member(&self, id: TargetId) -> bool {
+        self.volume.label().members().any(|member| member.id == id)
     }
 
     /// Moves votes until those vote that should. What cannot be moved now is tried again later.
@@ -128,20 +163,6 @@ impl FileSystem {
         let moved = if votes { journal.set_targets(voting) } else { Ok(()) };
         journal.set_bystanders(others)?;
         Ok(moved?)
-    }
-
-    /// Brings a target up to date that was away: it gets the label, and one that has lost its vote
-    /// meanwhile loses the metadata that it has. It is outvoted if that fails.
-    pub(crate) fn update_label(&self, id: TargetId) {
-        let Ok(engine) = self.engine() else { return };
-        let label = {
-            let _one_at_a_time = self.volume.relabelling.lock();
-            let label = self.volume.label();
-            label.write_to(&self.store.targets, vec![id]);
-            label
-        };
-        let (_, others) = divide(&label, self.there(None));
-        engine.journal.clear(others.into_iter().filter(|(other, _)| *other == id).collect());
     }
 
     /// Moves the metadata off a target.

@@ -44,11 +44,15 @@ pub fn holder_id(directory: &Path) -> Result<u128> {
     Ok(here(id, directory))
 }
 
-/// A copy of the directory, or the directory in another place, is another holder.
-fn here(id: u128, directory: &Path) -> u128 {
-    let machine = ::volume::machine::host();
+/// A copy of the directory, or the directory in another place, is another holder. So is a copy of
+/// the whole machine: it has the same names, and was started at another time.
+pub(crate) fn here(id: u128, directory: &Path) -> u128 {
+    at(id, &::volume::machine::host(), &::volume::target::boot_id().unwrap_or_default(), directory)
+}
+
+fn at(id: u128, machine: &str, boot: &[u8], directory: &Path) -> u128 {
     let mut hash = blake3::Hasher::new();
-    hash.update(&id.to_le_bytes()).update(machine.as_bytes()).update(b"\0");
+    hash.update(&id.to_le_bytes()).update(machine.as_bytes()).update(b"\0").update(boot).update(b"\0");
     hash.update(directory.as_os_str().as_encoded_bytes());
     u128::from_le_bytes(*hash.finalize().as_bytes().first_chunk().expect("a hash has 32 bytes")).max(1)
 }
@@ -56,6 +60,15 @@ fn here(id: u128, directory: &Path) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_copy_of_a_machine_is_another_holder() {
+        let directory = Path::new("/srv/films");
+        let first = at(7, "meta1", b"started then", directory);
+        assert_eq!(at(7, "meta1", b"started then", directory), first);
+        assert_ne!(at(7, "meta1", b"started later", directory), first);
+        assert_ne!(at(7, "meta2", b"started then", directory), first);
+    }
 
     #[test]
     fn a_directory_keeps_its_id() {

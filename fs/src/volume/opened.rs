@@ -1,6 +1,7 @@
 //! The state of an open volume, and the options with which it was opened.
 
 use crate::ranks::{LabelChange, MissingTargets, TargetChanges, VolumeLabel};
+use crate::volume::holder::here;
 use crate::volume::label::Label;
 use crate::volume::places::{Directories, Places};
 use crate::volume::warnings::Warnings;
@@ -176,17 +177,13 @@ impl OpenOptions {
     /// The holder that opens the volume in this directory.
     pub(crate) fn holder(&self, directory: Option<&Path>) -> Holder {
         let mut holder = self.holder.clone();
-        let machine = ::volume::machine::host();
         if holder.name.is_empty() {
-            holder.name = format!("process {} on {}", std::process::id(), machine.trim());
+            holder.name = format!("process {} on {}", std::process::id(), ::volume::machine::host().trim());
         }
         if holder.id == 0
             && let Some(directory) = directory
         {
-            let mut hash = blake3::Hasher::new();
-            hash.update(machine.as_bytes()).update(b"\0").update(directory.as_os_str().as_encoded_bytes());
-            let bytes: [u8; 16] = *hash.finalize().as_bytes().first_chunk().expect("32 bytes");
-            holder.id = u128::from_le_bytes(bytes);
+            holder.id = here(0, directory);
         }
         holder
     }

@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 use volume::lock;
 use volume::ranked::{Ranked, ReadGuard};
-use volume::target::TargetFile;
+use volume::target::{ClaimRequest, TargetFile};
 
 /// A durable engine: an index in front of a journal on several targets. See the module.
 pub struct Journaled {
@@ -304,10 +304,19 @@ impl Journaled {
         set_targets(&self.shared, targets)
     }
 
+    /// Those of the targets that have the claim of this opening, and answer.
+    pub fn claimed(&self, targets: Vec<MirrorTarget>) -> Vec<MirrorTarget> {
+        let (count, deadline, epoch) = (targets.len(), self.shared.limits.deadline, self.epoch());
+        let shown = ask(&targets, count, count, deadline, move |target| {
+            target.claim(&ClaimRequest::Read)?.check(Some(epoch)).map_err(Into::into)
+        });
+        targets.into_iter().zip(shown).filter(|(_, shown)| shown.is_ok()).map(|(target, _)| target).collect()
+    }
+
     /// Removes the journal and the snapshots from targets that have lost their votes while they
     /// were away. What cannot be removed remains.
-    pub fn clear(&self, targets: Vec<MirrorTarget>) {
-        clear(&self.shared, &targets);
+    pub fn clear(&self, targets: &[MirrorTarget]) {
+        clear(&self.shared, targets);
     }
 
     /// Tells of a new label: its generation, which the claim names from now on, so that standbys

@@ -17,7 +17,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::UNIX_EPOCH;
 use volume::{Control, Shown};
 
@@ -110,8 +109,8 @@ fn put_under_name(part: &Path, to: &Path, force: bool) -> std::io::Result<()> {
 
 /// A name for an incomplete file, which no other copy uses.
 fn temporary_name() -> String {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    format!(".weft-part-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
+    // Processes in containers have the same numbers.
+    format!(".weft-part-{:016x}", fastrand::u64(..))
 }
 
 impl Copying<'_> {

@@ -231,7 +231,8 @@ fn print(status: &Status, volume: &Path) -> Outcome {
 
 /// The losses that were accepted.
 fn losses(status: &Status) -> Option<String> {
-    let each = status.losses.iter().map(|loss| {
+    // A rebuild with all targets gives up none.
+    let each = status.losses.iter().filter(|loss| !loss.targets.is_empty()).map(|loss| {
         let age = Duration::from_secs(now().cast_unsigned().saturating_sub(loss.when));
         let lost = loss.targets.len();
         format!("{lost} of {} were given up {} ago", show::count(loss.of, "target"), show::age(age))

@@ -86,11 +86,14 @@ pub(in crate::journal) fn run(shared: &Shared, stop: &Receiver<bool>) {
         let epoch = shared.claim.epoch;
         let job = |_| -> Job { Box::new(move |target| target.claim(&ClaimRequest::Release(epoch)).map(drop)) };
         let (voters, bystanders): (Vec<&Claimed>, Vec<&Claimed>) = targets.iter().partition(|target| target.votes);
+        bystanders.iter().for_each(|bystander| bystander.worker.post(job(0)));
         // With so many an opening is possible, which must not wait for one that hangs.
         let all = shared.voters.load(Ordering::Relaxed);
         let least = all.saturating_sub(shared.losses).min(voters.len());
         most(voters.iter().map(|target| &target.worker), job, least, shared.limits.deadline);
-        most(bystanders.iter().map(|target| &target.worker), job, 0, shared.limits.deadline);
+        // What they were asked before is done then, too.
+        let nothing = |_| -> Job { Box::new(|_| Ok(())) };
+        most(bystanders.iter().map(|target| &target.worker), nothing, 0, shared.limits.deadline);
     }
 }
 

@@ -4,7 +4,7 @@ use super::super::mirrors::worker::{Job, Worker, all};
 use super::super::opening::inventory::{Owner, take};
 use super::super::options::{MirrorTarget, fenced};
 use super::super::shared::Shared;
-use volume::target::TargetFile;
+use volume::target::{Claim, Refusal, TargetFile};
 
 /// Removes this volume's superfluous segments and snapshots from all targets that answer. What
 /// remains is removed another time.
@@ -31,7 +31,10 @@ pub(in crate::journal) fn purge(
     };
     for (place, result) in places.iter().zip(all(workers.iter(), job, shared.limits.deadline)) {
         if let Err(error) = result {
-            if let Some(fenced) = fenced(&error) {
+            // A target that has missed this opening refuses what its handle does without a claim,
+            // and names an earlier one.
+            let is_later = |held: &Claim| held.epoch.number >= shared.claim.epoch.number;
+            if let Some(fenced) = fenced(&error).filter(|_| Refusal::fenced(&error).is_some_and(is_later)) {
                 return shared.fail(&fenced);
             }
             shared.files().last_error = Some(format!("target {}: removing old metadata: {error}", place.0.0));
