@@ -2,14 +2,13 @@
 //! are there.
 
 use crate::lab::place::{Place, in_directories};
-use crate::lab::{assert_sound, content, make, pattern};
+use crate::lab::{assert_sound, content, make, pattern, until};
 use fs::label::{Label, Role};
 use fs::{Error, FileSystem, OpenOptions, ROOT};
 use plan::Domain;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use volume::Control;
 
 const CODE: &str = "rs:2+1";
@@ -26,12 +25,15 @@ impl Machines {
         place
     }
 
-    /// A volume on all disks, which knows the machines or takes each disk for one.
-    fn create(&self, knows: bool) {
-        let mut create = in_directories(CODE, self.disks());
-        if knows {
-            create.domains = self.disks().into_iter().map(|disk| (disk.clone(), domain(&disk))).collect();
-        }
+    /// A volume on all disks.
+    fn create(&self) {
+        self.create_on(CODE, self.disks());
+    }
+
+    /// A volume that knows of which machines the disks are.
+    fn create_on(&self, code: &str, disks: Vec<PathBuf>) {
+        let mut create = in_directories(code, disks);
+        create.domains = create.targets.iter().map(|disk| (disk.clone(), domain(disk))).collect();
         create.run(&self.0.volume()).unwrap();
     }
 
@@ -99,19 +101,10 @@ fn count(fs: &FileSystem) -> Vec<usize> {
     voters(fs).into_values().map(|voters| voters.len()).collect()
 }
 
-#[track_caller]
-fn until(what: &str, done: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !done() {
-        assert!(begun.elapsed() < Duration::from_secs(300), "{what} does not happen");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 #[test]
 fn any_machine_may_be_away() {
     let place = Machines::new("away");
-    place.create(true);
+    place.create();
     place.check_each_machine();
     let fs = place.open().unwrap();
     assert_eq!(count(&fs), [1; MACHINES]);
@@ -140,7 +133,7 @@ fn any_machine_may_be_away() {
 #[test]
 fn votes_move_when_the_machines_are_known() {
     let place = Machines::new("known");
-    place.create(false);
+    in_directories(CODE, place.disks()).run(&place.0.volume()).unwrap();
     let fs = place.open().unwrap();
     fs.write(make(&fs, "film"), 0, &pattern(9, 2_000_000)).unwrap();
     for disk in place.disks() {
@@ -166,7 +159,7 @@ fn votes_move_when_the_machines_are_known() {
 #[test]
 fn a_vote_goes_to_another_disk_of_the_machine() {
     let place = Machines::new("moves");
-    place.create(true);
+    place.create();
     let fs = place.open().unwrap();
     fs.write(make(&fs, "film"), 0, &pattern(9, 2_000_000)).unwrap();
     let first = place.disk(1, 0);
@@ -208,9 +201,7 @@ fn a_vote_goes_to_another_disk_of_the_machine() {
 #[test]
 fn an_earlier_version_refuses_a_volume_with_disks_that_do_not_vote() {
     let place = Machines::new("format");
-    let mut create = in_directories(CODE, (0..MACHINES).map(|machine| place.disk(machine, 0)).collect());
-    create.domains = create.targets.iter().map(|disk| (disk.clone(), domain(disk))).collect();
-    create.run(&place.0.volume()).unwrap();
+    place.create_on(CODE, (0..MACHINES).map(|machine| place.disk(machine, 0)).collect());
     let format = || Label::read_pointer(&place.0.volume()).unwrap().format;
     assert_eq!(format(), 2);
     let fs = place.open().unwrap();
@@ -225,7 +216,7 @@ fn an_earlier_version_refuses_a_volume_with_disks_that_do_not_vote() {
 #[test]
 fn an_old_label_on_a_disk_that_does_not_vote_keeps_nobody_away() {
     let place = Machines::new("stale");
-    place.create(true);
+    place.create();
     let fs = place.open().unwrap();
     make(&fs, "film");
     let (first, aside) = (place.disk(1, 0), place.0.0.join("aside"));
@@ -263,7 +254,7 @@ fn an_old_label_on_a_disk_that_does_not_vote_keeps_nobody_away() {
 #[test]
 fn the_metadata_is_rebuilt_where_no_disk_that_votes_is_left() {
     let place = Machines::new("rebuilt");
-    place.create(true);
+    place.create();
     let fs = place.open().unwrap();
     let films: Vec<(String, Vec<u8>)> = (0..8).map(|n| (format!("film{n}"), pattern(n, 700_000))).collect();
     for (name, bytes) in &films {
@@ -287,9 +278,7 @@ fn the_metadata_is_rebuilt_where_no_disk_that_votes_is_left() {
 fn all_vote_where_too_few_would_be_left() {
     let place = Machines::new("two");
     let disks = (0..2).flat_map(|machine| (0..DISKS).map(move |disk| (machine, disk)));
-    let mut create = in_directories("rs:1+1", disks.map(|(machine, disk)| place.disk(machine, disk)).collect());
-    create.domains = create.targets.iter().map(|disk| (disk.clone(), domain(disk))).collect();
-    create.run(&place.0.volume()).unwrap();
+    place.create_on("rs:1+1", disks.map(|(machine, disk)| place.disk(machine, disk)).collect());
     let fs = place.open().unwrap();
     make(&fs, "film");
     fs.close_volume().unwrap();
